@@ -165,7 +165,7 @@ class Rank {
     if (!done) throw std::runtime_error(std::strerror(errno));
   }
   void write(JobFile& file, std::uint64_t group) {
-    must(file.write(group * kGroupSize + number_ * 64, piece_.data(), kPiece) ==
+    must(file.write(group * kGroupSize + std::uint64_t{number_} * 64, piece_.data(), kPiece) ==
          static_cast<ssize_t>(kPiece));
   }
   // A manager that says nothing, and one that is gone: how long till the error.

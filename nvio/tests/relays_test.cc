@@ -118,6 +118,37 @@ TEST_F(RelaysTest, APairOfNodesHasOneConnectionWhoeverAsksFirst) {
   }
 }
 
+// The other end is the test: it takes the manager's call without a word, and calls itself.
+TEST_F(RelaysTest, OfTwoManagersThatCallEachOtherTheLowerNodesConnectionStays) {
+  for (const std::uint32_t own : {0U, 1U}) {
+    const std::uint32_t other = 1 - own;
+    const std::string folder = store_folder(settings_, other);
+    fs::create_directory(folder);
+    std::string why;
+    auto listener = listen_at(local_address(settings_, other), {}, why);
+    ASSERT_NE(listener, nullptr) << why;
+    Rank& first = rank(own);
+    std::thread asks([&] { EXPECT_EQ(first.ask(other), EBADF); });
+    std::unique_ptr<Channel> called;
+    while ((called = listener->accept()) == nullptr) std::this_thread::yield();
+    Hello hello{};
+    EXPECT_EQ(receive_all(*called, &hello, sizeof hello), 0);
+    EXPECT_EQ(hello.caller, own);
+    Settings theirs = settings_;
+    theirs.node = other;
+    Reached reached = reach_manager(theirs, own, other);
+    EXPECT_EQ(reached.channel != nullptr, own > other) << reached.why;
+    // Both are gone: the manager starts the real one, and asks that.
+    listener.reset();
+    fs::remove_all(folder);
+    called.reset();
+    reached.channel.reset();
+    asks.join();
+    ranks_.clear();
+    while (!fs::is_empty(settings_.store)) std::this_thread::yield();
+  }
+}
+
 TEST_F(RelaysTest, WhereNothingIsAskedThereIsNoConnection) {
   Rank& first = rank(0);
   rank(1);
