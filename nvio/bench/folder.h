@@ -1,10 +1,12 @@
 // A folder on tmpfs for a store, a file and a socket; gone afterwards.
 #pragma once
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace nvio::bench {
 
@@ -19,8 +21,13 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   ~Folder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    // Managers of a job that has just ended may still take their own files away.
+    constexpr int kTimes = 500;
+    for (int i = 0; i < kTimes && std::filesystem::exists(path_); ++i) {
+      std::error_code busy;
+      std::filesystem::remove_all(path_, busy);
+      if (busy) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
   }
   const std::string& path() const { return path_; }
 
