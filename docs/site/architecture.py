@@ -45,7 +45,7 @@ LAYERS = {
     "Values": (
         "numbers, words, rows",
         "stats published levels cell units document lines told errors stopwatch stepwise pauses"
-        " discovery transports tools __init__",
+        " discovery transports tools destination __init__",
     ),
 }
 BESIDE = {("Before a run, and the run", "After a run")}  # in one row, since neither needs the other
