@@ -250,6 +250,19 @@ TEST(CalibrationTest, SurvivesItsJsonAndRefusesOthers) {
   }
 }
 
+TEST(CalibrationTest, OfTheVersionBeforeAPieceIsAsDearAsACall) {
+  Calibration written = a_calibration();
+  written.points[2].seconds = always(0.001);  // cached reads
+  written.points.resize(6);
+  std::string text = as_json(written);
+  text.replace(text.find("\"version\": 2"), 12, "\"version\": 1");
+  Calibration read;
+  std::string problem;
+  ASSERT_TRUE(parse_calibration(text, read, problem)) << problem;
+  EXPECT_DOUBLE_EQ(Costs(read, Case::median).transfer(Way::piece_read, 64, 1), 0.001);
+  EXPECT_FALSE(parse_calibration(as_json(written), read, problem)) << "it lacks pieces";
+}
+
 TEST(CalibrationTest, CostsAreLinearBetweenWhatWasMeasured) {
   Calibration calibration;
   calibration.points = {{Way::read, 1000, 1, {1, 2, 3}},
