@@ -300,7 +300,7 @@ TEST(Lanes, AnyBytesKeepNoMoreThanALaneMay) {
     for (int k = 0; k < 3; ++k) side.lanes.open();
     std::string said;
     for (std::uint32_t k = 0; k < 40; ++k) {
-      const auto lane = static_cast<std::uint32_t>(k < 4 ? 2 * k : random() % 9);
+      const auto lane = static_cast<std::uint32_t>(k < 4 ? 2UL * k : random() % 9);
       const auto kind = k < 4 ? FrameKind::open : static_cast<FrameKind>(1 + random() % 5);
       const bool has_bytes = kind == FrameKind::part || kind == FrameKind::last;
       said += frame(lane, kind, std::string(has_bytes ? random() % 60000 : 0, 'b'));
