@@ -1,7 +1,7 @@
 #include "harness.h"
 
-#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,68 +9,18 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 
 namespace nvio::bench {
 namespace {
 
-struct Shared {
-  pthread_barrier_t barrier;
-  float seconds[];  // client * operations
-};
-
-class SharedMemory {
- public:
-  SharedMemory(unsigned clients, unsigned operations)
-      : bytes_(sizeof(Shared) + std::size_t{clients} * operations * sizeof(float)),
-        memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
-    if (memory_ == MAP_FAILED) throw std::runtime_error("cannot map shared memory");
-    pthread_barrierattr_t attributes;
-    pthread_barrierattr_init(&attributes);
-    pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&get().barrier, &attributes, clients + 1);
-    pthread_barrierattr_destroy(&attributes);
-  }
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
-  ~SharedMemory() { munmap(memory_, bytes_); }
-  Shared& get() { return *static_cast<Shared*>(memory_); }
-
- private:
-  std::size_t bytes_;
-  void* memory_;
-};
+constexpr std::size_t kBehindBarrier = 128;  // bytes
+static_assert(sizeof(pthread_barrier_t) <= kBehindBarrier);
 
 unsigned way_of(unsigned round, unsigned step, unsigned ways) {
   return round % 2 == 0 ? step : ways - 1 - step;
-}
-
-[[noreturn]] void be_client(Shared& shared, unsigned number, unsigned ways, unsigned rounds,
-                            unsigned operations, const Client& client) {
-  try {
-    const std::vector<Round> prepared = client(number);
-    std::vector<float> seconds(operations);
-    pthread_barrier_wait(&shared.barrier);  // ready
-    pthread_barrier_wait(&shared.barrier);  // the idle time is over
-    for (unsigned round = 0; round < rounds; ++round) {
-      for (unsigned step = 0; step < ways; ++step) {
-        pthread_barrier_wait(&shared.barrier);
-        prepared[way_of(round, step, ways)](seconds);
-        std::copy(seconds.begin(), seconds.end(),
-                  shared.seconds + std::size_t{number} * operations);
-        pthread_barrier_wait(&shared.barrier);
-        pthread_barrier_wait(&shared.barrier);  // the parent has read it
-      }
-    }
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "nvio-bench: client %u: %s\n", number, error.what());
-    // The others wait at a barrier that will not be reached: the parent sees to them.
-    kill(getppid(), SIGUSR1);
-    _exit(1);
-  }
-  // As a program ends: what it holds is given back by the client's own objects going.
-  std::exit(0);
 }
 
 }  // namespace
@@ -79,43 +29,91 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+SharedMemory::SharedMemory(std::size_t bytes, unsigned processes)
+    : bytes_(kBehindBarrier + bytes),
+      memory_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
+  if (memory_ == MAP_FAILED) throw std::runtime_error("cannot map shared memory");
+  pthread_barrierattr_t attributes;
+  pthread_barrierattr_init(&attributes);
+  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_barrier_init(static_cast<pthread_barrier_t*>(memory_), &attributes, processes + 1);
+  pthread_barrierattr_destroy(&attributes);
+}
+
+SharedMemory::~SharedMemory() { munmap(memory_, bytes_); }
+
+void* SharedMemory::data() const { return static_cast<char*>(memory_) + kBehindBarrier; }
+
+std::vector<pid_t> start_processes(unsigned count, const std::function<void(unsigned)>& act) {
+  std::signal(SIGUSR1, [](int) { _exit(1); });
+  std::fflush(nullptr);  // else each child prints it again
+  const pid_t parent = getpid();
+  std::vector<pid_t> started;
+  for (unsigned i = 0; i < count; ++i) {
+    const pid_t child = fork();
+    if (child < 0) throw std::runtime_error("cannot start a process");
+    if (child != 0) {
+      started.push_back(child);
+      continue;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(1);
+    try {
+      act(i);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "nvio-bench: process %u: %s\n", i, error.what());
+      kill(parent, SIGUSR1);
+      _exit(1);
+    }
+    // As a program ends: what it holds is given back by its own objects going.
+    std::exit(0);
+  }
+  return started;
+}
+
+bool wait_for(const std::vector<pid_t>& processes) {
+  bool good = true;
+  for (const pid_t process : processes) {
+    int status = 0;
+    good = waitpid(process, &status, 0) == process && status == 0 && good;
+  }
+  return good;
+}
+
 std::vector<Measured> measure(unsigned clients, unsigned ways, unsigned rounds, unsigned operations,
                               const Client& client, const std::function<void()>& idle) {
-  SharedMemory memory(clients, operations);
-  Shared& shared = memory.get();
-  static std::vector<pid_t> children;
-  children.clear();
-  // A client that fails would leave all others waiting.
-  std::signal(SIGUSR1, [](int) {
-    for (const pid_t child : children) kill(child, SIGKILL);
-    _exit(1);
-  });
-  std::fflush(nullptr);  // else each child prints it again
-  for (unsigned i = 0; i < clients; ++i) {
-    const pid_t child = fork();
-    if (child == 0) be_client(shared, i, ways, rounds, operations, client);
-    if (child < 0) throw std::runtime_error("cannot start a process");
-    children.push_back(child);
-  }
+  SharedMemory memory(std::size_t{clients} * operations * sizeof(float), clients);
+  auto* const all_seconds = static_cast<float*>(memory.data());
+  const auto be_client = [&](unsigned number) {
+    const std::vector<Round> prepared = client(number);
+    std::vector<float> seconds(operations);
+    memory.wait();  // ready
+    memory.wait();  // the idle time is over
+    for (unsigned round = 0; round < rounds; ++round) {
+      for (unsigned step = 0; step < ways; ++step) {
+        memory.wait();
+        prepared[way_of(round, step, ways)](seconds);
+        std::copy(seconds.begin(), seconds.end(), all_seconds + std::size_t{number} * operations);
+        memory.wait();
+        memory.wait();  // the parent has read it
+      }
+    }
+  };
+  const std::vector<pid_t> children = start_processes(clients, be_client);
   std::vector<Measured> all;
-  pthread_barrier_wait(&shared.barrier);
+  memory.wait();
   if (idle) idle();
-  pthread_barrier_wait(&shared.barrier);
+  memory.wait();
   for (unsigned round = 0; round < rounds; ++round) {
     for (unsigned step = 0; step < ways; ++step) {
-      pthread_barrier_wait(&shared.barrier);
-      pthread_barrier_wait(&shared.barrier);
+      memory.wait();
+      memory.wait();
       all.push_back({way_of(round, step, ways),
-                     {shared.seconds, shared.seconds + std::size_t{clients} * operations}});
-      pthread_barrier_wait(&shared.barrier);
+                     {all_seconds, all_seconds + std::size_t{clients} * operations}});
+      memory.wait();
     }
   }
-  bool failed = false;
-  for (const pid_t child : children) {
-    int status = 0;
-    failed = waitpid(child, &status, 0) != child || status != 0 || failed;
-  }
-  if (failed) throw std::runtime_error("a client failed");
+  if (!wait_for(children)) throw std::runtime_error("a client failed");
   return all;
 }
 

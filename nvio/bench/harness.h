@@ -2,11 +2,37 @@
 // back through shared memory.
 #pragma once
 
+#include <pthread.h>
+#include <sys/types.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
 
 namespace nvio::bench {
+
+// Memory that processes share which are started later, of zeros at first, and a barrier for them
+// and this one. Who waits there sleeps.
+class SharedMemory {
+ public:
+  SharedMemory(std::size_t bytes, unsigned processes);
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+  void wait() { pthread_barrier_wait(static_cast<pthread_barrier_t*>(memory_)); }
+  void* data() const;
+
+ private:
+  std::size_t bytes_;
+  void* memory_;
+};
+
+// Starts so many processes, which end with this one; each calls `act` with its number. Where that
+// throws, all end, and this one, too: the others may wait for it.
+std::vector<pid_t> start_processes(unsigned count, const std::function<void(unsigned)>& act);
+// Waits for their ends; whether all were good.
+bool wait_for(const std::vector<pid_t>& processes);
 
 // One client's work in a round: fills in the seconds that each of its operations took.
 using Round = std::function<void(std::vector<float>& seconds)>;

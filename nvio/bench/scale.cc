@@ -1,9 +1,6 @@
 #include "scale.h"
 
 #include <fcntl.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +10,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <stdexcept>
@@ -30,29 +28,12 @@ namespace {
 constexpr std::size_t kPiece = 4 << 10;
 constexpr const char* kPhases[] = {"open", "sync", "close"};
 constexpr std::size_t kPhaseCount = std::size(kPhases);
-constexpr unsigned kMostRounds = 100;
 
-// What the ranks and their parent share. Who waits at a barrier sleeps.
-struct Shared {
-  pthread_barrier_t barrier;
-  double times[kPhaseCount][kMostRounds];  // seconds till the last rank was done; the first: job's
-  double touched;                          // a piece of each node, by all ranks
-  double lost[2];                          // till the rank's error: a stopped manager, a killed one
+// What the ranks tell their parent.
+struct Told {
+  double lost[2];  // seconds till the rank's error: a stopped manager, a killed one
   int errors[2];
 };
-
-Shared* share(unsigned ranks) {
-  void* memory =
-      mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw std::runtime_error("cannot map shared memory");
-  auto* shared = new (memory) Shared{};
-  pthread_barrierattr_t attributes;
-  pthread_barrierattr_init(&attributes);
-  pthread_barrierattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_barrier_init(&shared->barrier, &attributes, ranks + 1);
-  pthread_barrierattr_destroy(&attributes);
-  return shared;
-}
 
 struct Kind {
   unsigned nodes = 1;
@@ -118,8 +99,9 @@ Held look(const Folder& folder, const Kind& kind) {
 
 class Rank {
  public:
-  Rank(const Folder& folder, const Kind& kind, unsigned number, unsigned ranks, Shared& shared)
-      : folder_(folder), kind_(kind), number_(number), shared_(shared) {
+  Rank(const Folder& folder, const Kind& kind, unsigned number, unsigned ranks,
+       SharedMemory& memory)
+      : folder_(folder), kind_(kind), number_(number), memory_(memory) {
     settings_ = settings_of(folder, kind, number * kind.nodes / ranks);
     std::string why;
     job_ = Job::join(settings_, why);
@@ -160,7 +142,7 @@ class Rank {
   }
 
  private:
-  void wait() { pthread_barrier_wait(&shared_.barrier); }
+  void wait() { memory_.wait(); }
   static void must(bool done) {
     if (!done) throw std::runtime_error(std::strerror(errno));
   }
@@ -175,13 +157,14 @@ class Rank {
     for (unsigned node = 1, i = 0; i < 2; ++node) {
       if (node != home) victims[i++] = node;
     }
+    Told& told = *static_cast<Told*>(memory_.data());
     for (const unsigned i : {0U, 1U}) {
       const pid_t manager = manager_of(folder_, kind_, victims[i]);
       kill(manager, i == 0 ? SIGSTOP : SIGKILL);
       const double begin = now();
       const ssize_t done = file.write(victims[i] * kGroupSize, piece_.data(), kPiece);
-      shared_.errors[i] = done < 0 ? errno : 0;
-      shared_.lost[i] = now() - begin;
+      told.errors[i] = done < 0 ? errno : 0;
+      told.lost[i] = now() - begin;
       kill(manager, i == 0 ? SIGCONT : SIGKILL);
     }
   }
@@ -189,62 +172,37 @@ class Rank {
   const Folder& folder_;
   Kind kind_;
   unsigned number_;
-  Shared& shared_;
+  SharedMemory& memory_;
   Settings settings_;
   std::unique_ptr<Job> job_;
   std::vector<char> piece_ = std::vector<char>(kPiece, 'p');
 };
 
-[[noreturn]] void be_rank(const Folder& folder, const Kind& kind, unsigned number,
-                          const ScaleOptions& options, bool lost, Shared& shared) {
-  try {
-    Rank rank(folder, kind, number, options.ranks, shared);
-    for (unsigned round = 0; round <= options.rounds; ++round) rank.round(round);
-    rank.touch(lost);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "nvio-bench: rank %u of %u nodes: %s\n", number, kind.nodes, error.what());
-    kill(getppid(), SIGUSR1);  // the others wait at a barrier that will not be reached
-    _exit(1);
-  }
-  _exit(0);
-}
-
-std::vector<pid_t> ranks_now;  // of the job that is measured
-
-struct Job1 {
+struct Found {
   Held held;
   double first_open = 0, touched = 0;
   std::array<double, kPhaseCount> medians{};
-  std::array<double, 2> lost{};
-  std::array<int, 2> errors{};
+  Told told;
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
+double median(std::vector<double> values) { return median_interval(std::move(values)).middle; }
 
-Job1 run_job(const Kind& kind, const ScaleOptions& options, bool lost) {
+Found run_job(const Kind& kind, const ScaleOptions& options, bool lost) {
   const Folder folder;
-  Shared* const shared = share(options.ranks);
-  std::fflush(nullptr);  // else each child prints it again
-  ranks_now.clear();
-  for (unsigned i = 0; i < options.ranks; ++i) {
-    const pid_t child = fork();
-    if (child == 0) be_rank(folder, kind, i, options, lost, *shared);
-    if (child < 0) throw std::runtime_error("cannot start a process");
-    ranks_now.push_back(child);
-  }
-  const auto wait = [shared] { pthread_barrier_wait(&shared->barrier); };
-  const auto timed = [&wait] {
-    wait();
+  SharedMemory memory(sizeof(Told), options.ranks);
+  const std::vector<pid_t> ranks = start_processes(options.ranks, [&](unsigned number) {
+    Rank rank(folder, kind, number, options.ranks, memory);
+    for (unsigned round = 0; round <= options.rounds; ++round) rank.round(round);
+    rank.touch(lost);
+  });
+  const auto timed = [&memory] {
+    memory.wait();
     const double begin = now();
-    wait();
+    memory.wait();
     return now() - begin;
   };
   std::array<std::vector<double>, kPhaseCount> all;
-  Job1 found;
+  Found found;
   for (unsigned round = 0; round <= options.rounds; ++round) {
     for (std::size_t phase = 0; phase < kPhaseCount; ++phase) {
       const double took = timed();
@@ -257,22 +215,14 @@ Job1 run_job(const Kind& kind, const ScaleOptions& options, bool lost) {
   }
   found.touched = timed();
   found.held = look(folder, kind);
-  wait();
-  wait();
-  bool failed = false;
-  for (const pid_t child : ranks_now) {
-    int status = 0;
-    failed = waitpid(child, &status, 0) != child || status != 0 || failed;
-  }
-  ranks_now.clear();
-  for (std::size_t phase = 0; phase < kPhaseCount; ++phase)
+  memory.wait();
+  memory.wait();
+  const bool good = wait_for(ranks);
+  for (std::size_t phase = 0; phase < kPhaseCount; ++phase) {
     found.medians[phase] = median(all[phase]);
-  for (const unsigned i : {0U, 1U}) {
-    found.lost[i] = shared->lost[i];
-    found.errors[i] = shared->errors[i];
   }
-  munmap(shared, sizeof *shared);
-  if (failed && !lost) throw std::runtime_error("a rank failed");
+  found.told = *static_cast<const Told*>(memory.data());
+  if (!good && !lost) throw std::runtime_error("a rank failed");
   return found;
 }
 
@@ -288,20 +238,20 @@ double exponent(const std::vector<std::pair<double, double>>& points) {
   return (n * sxy - sx * sy) / (n * sxx - sx * sx);
 }
 
-void print_fit(const char* name, const std::map<Kind, std::vector<Job1>>& jobs, Connections way,
-               double (*value)(const Job1&), const char* end) {
+void print_fit(const char* name, const std::map<Kind, std::vector<Found>>& jobs, Connections way,
+               double (*value)(const Found&), const char* end) {
   std::vector<std::pair<double, double>> points;
   for (const auto& [kind, all] : jobs) {
     if (kind.connections != way || kind.nodes < 4) continue;
     std::vector<double> values;
-    for (const Job1& one : all) values.push_back(value(one));
+    for (const Found& one : all) values.push_back(value(one));
     points.emplace_back(kind.nodes, median(values));
   }
   if (points.size() < 2) return;
   std::printf("\"%s\": %.3f%s", name, exponent(points), end);
 }
 
-void print_job(const Kind& kind, const Job1& job, const ScaleOptions& options) {
+void print_job(const Kind& kind, const Found& job, const ScaleOptions& options) {
   std::printf(
       "{\"connections\": \"%s\", \"nodes\": %u, \"ranks\": %u, \"sockets\": %zu, "
       "\"most_sockets\": %zu, \"kib\": %zu, \"most_kib\": %zu, \"first_open_s\": %.4f, "
@@ -311,11 +261,11 @@ void print_job(const Kind& kind, const Job1& job, const ScaleOptions& options) {
   for (std::size_t phase = 0; phase < kPhaseCount; ++phase) {
     std::printf(", \"%s_s\": %.5f", kPhases[phase], job.medians[phase]);
   }
-  if (job.errors[0] != 0 || job.errors[1] != 0) {
+  if (job.told.errors[0] != 0 || job.told.errors[1] != 0) {
     std::printf(
         ", \"lost\": {\"silence_s\": %u, \"stopped_s\": %.3f, \"stopped_error\": %d, "
         "\"killed_s\": %.3f, \"killed_error\": %d}",
-        kLeastSilence, job.lost[0], job.errors[0], job.lost[1], job.errors[1]);
+        kLeastSilence, job.told.lost[0], job.told.errors[0], job.told.lost[1], job.told.errors[1]);
   }
   std::printf("}");
 }
@@ -323,16 +273,12 @@ void print_job(const Kind& kind, const Job1& job, const ScaleOptions& options) {
 }  // namespace
 
 int scale(const ScaleOptions& options) {
-  std::signal(SIGUSR1, [](int) {
-    for (const pid_t rank : ranks_now) kill(rank, SIGKILL);
-    _exit(1);
-  });
   std::vector<Kind> kinds;
   for (const unsigned nodes : options.nodes) {
     if (options.direct) kinds.push_back({nodes, Connections::direct});
     if (options.relayed && nodes > 1) kinds.push_back({nodes, Connections::relayed});
   }
-  std::map<Kind, std::vector<Job1>> jobs;
+  std::map<Kind, std::vector<Found>> jobs;
   std::printf("{\"ranks\": %u, \"rounds\": %u, \"jobs\": [", options.ranks, options.rounds);
   const char* between = "\n  ";
   for (unsigned repeat = 0; repeat < options.repeats; ++repeat) {
@@ -355,16 +301,16 @@ int scale(const ScaleOptions& options) {
                 name_of(way));
     print_fit(
         "most_sockets", jobs, way,
-        [](const Job1& one) { return static_cast<double>(one.held.most_connections); }, ", ");
+        [](const Found& one) { return static_cast<double>(one.held.most_connections); }, ", ");
     print_fit(
         "most_kib", jobs, way,
-        [](const Job1& one) { return static_cast<double>(one.held.most_kib); }, ", ");
+        [](const Found& one) { return static_cast<double>(one.held.most_kib); }, ", ");
     print_fit(
-        "open", jobs, way, [](const Job1& one) { return one.medians[0]; }, ", ");
+        "open", jobs, way, [](const Found& one) { return one.medians[0]; }, ", ");
     print_fit(
-        "sync", jobs, way, [](const Job1& one) { return one.medians[1]; }, ", ");
+        "sync", jobs, way, [](const Found& one) { return one.medians[1]; }, ", ");
     print_fit(
-        "close", jobs, way, [](const Job1& one) { return one.medians[2]; }, "");
+        "close", jobs, way, [](const Found& one) { return one.medians[2]; }, "");
     std::printf("}");
   }
   std::printf("}}\n");

@@ -11,7 +11,6 @@
 namespace nvio {
 namespace {
 
-constexpr double kNanoseconds = 1e9;
 constexpr double kMostLeftOut = 0.2;        // of the time in calls
 constexpr std::uint32_t kMostRanks = 4096;  // of one node
 

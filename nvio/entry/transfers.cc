@@ -146,10 +146,14 @@ Passed::Passed(const Transfer& transfer, Way way) : shown_(begin_passed(transfer
   const bool is_recorded = Recorder::the() != nullptr;
   if (is_recorded) record_asked(transfer, way);
   if (transfer.explicit_offset) return;
-  after_ = position_after(transfer, *shown_, [&](std::uint64_t end) {
+  const auto reaches = [&](std::uint64_t end) {
     return is_recorded ? recorded_file_reaches(transfer.fh, end)
                        : inside([&] { return find_handle(transfer.fh)->file->reaches(end); });
-  });
+  };
+  if (const auto after = position_after(transfer, *shown_);
+      after && (transfer.writes || reaches(after->end))) {
+    after_ = after->position;
+  }
   bring_up(transfer.fh, *shown_);
 }
 

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <utility>
 
+#include "watched.h"
+
 namespace nvio {
 
 std::optional<Welcome> Greeting::answer(const Hello& hello, std::uint32_t node, std::uint32_t nodes,
@@ -60,10 +62,7 @@ void Connection::want(int poll) {
   const std::uint32_t wanted =
       (busy || !out.empty() ? 0U : EPOLLIN) | (out.empty() ? 0U : EPOLLOUT);
   if (gone || channel == nullptr || std::exchange(events, wanted) == wanted) return;
-  epoll_event event{};
-  event.events = wanted;
-  event.data.u64 = number;
-  epoll_ctl(poll, EPOLL_CTL_MOD, channel->descriptor(), &event);
+  watch(poll, EPOLL_CTL_MOD, channel->descriptor(), number, wanted);
 }
 
 }  // namespace nvio

@@ -1,7 +1,6 @@
 #include "door.h"
 
 #include <fcntl.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "../nodes/wire.h"
 #include "../system/real.h"
+#include "watched.h"
 
 namespace nvio {
 namespace {
@@ -38,11 +38,8 @@ bool Door::watch(bool on) {
   is_shut_ = !on;
   bool done = true;
   for (std::size_t i = 0; i < listeners_.size(); ++i) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.u64 = i;
     const int change = on ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
-    done = epoll_ctl(poll_, change, listeners_[i]->descriptor(), &event) == 0 && done;
+    done = nvio::watch(poll_, change, listeners_[i]->descriptor(), i) && done;
   }
   return done;
 }

@@ -1,13 +1,12 @@
 #include "links.h"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cstring>
 #include <thread>
 #include <utility>
 
 #include "../nodes/wire.h"
+#include "watched.h"
 
 namespace nvio {
 namespace {
@@ -98,10 +97,7 @@ bool Links::open(int poll, std::uint64_t first) {
   poll_ = poll;
   first_ = first;
   next_ = first + 1;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = first;
-  return epoll_ctl(poll_, EPOLL_CTL_ADD, callers_.descriptor(), &event) == 0;
+  return watch(poll_, EPOLL_CTL_ADD, callers_.descriptor(), first);
 }
 
 Links::Link* Links::link_to(std::uint32_t node) {
@@ -136,10 +132,7 @@ void Links::connect(std::uint32_t node, std::unique_ptr<Channel> channel, bool c
   Link& made = *link;
   links_[made.number] = std::move(link);
   numbers_[node] = made.number;
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = made.number;
-  epoll_ctl(poll_, EPOLL_CTL_ADD, made.lanes->channel().descriptor(), &event);
+  watch(poll_, EPOLL_CTL_ADD, made.lanes->channel().descriptor(), made.number);
   for (auto& [asker, ways] : ways_) {
     const auto way = ways.find(node);
     if (way != ways.end() && way->second.state == State::waiting) begin(made, asker, way->second);
@@ -261,10 +254,7 @@ void Links::on_event(std::uint64_t number, std::uint32_t events) {
 void Links::want(Link& link) {
   const std::uint32_t events = EPOLLIN | (link.lanes->wants_to_send() ? EPOLLOUT : 0U);
   if (std::exchange(link.events, events) == events) return;
-  epoll_event event{};
-  event.events = events;
-  event.data.u64 = link.number;
-  epoll_ctl(poll_, EPOLL_CTL_MOD, link.lanes->channel().descriptor(), &event);
+  watch(poll_, EPOLL_CTL_MOD, link.lanes->channel().descriptor(), link.number, events);
 }
 
 // --- lanes ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "../system/real.h"
+#include "watched.h"
 
 namespace nvio {
 namespace {
@@ -42,17 +43,10 @@ Loop::~Loop() {
   if (poll_ >= 0) real().close(poll_);
 }
 
-bool Loop::watch(int fd, std::uint64_t what) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.u64 = what;
-  return epoll_ctl(poll_, EPOLL_CTL_ADD, fd, &event) == 0;
-}
-
 int Loop::run() {
   poll_ = epoll_create1(EPOLL_CLOEXEC);
-  if (poll_ < 0 || !watch(workers_.descriptor(), kWorkers) || !door_.open(poll_) ||
-      !links_.open(poll_, kFirstLink)) {
+  if (poll_ < 0 || !watch(poll_, EPOLL_CTL_ADD, workers_.descriptor(), kWorkers) ||
+      !door_.open(poll_) || !links_.open(poll_, kFirstLink)) {
     return 1;
   }
   while (!had_peers_ || ready_ != 0 || working_ != 0) {
@@ -136,7 +130,7 @@ void Loop::accept_from(std::uint64_t listener) {
   connection.channel = std::move(channel);
   connection.is_local = connection.channel->is_same_user();
   connection.in.resize(kFirstRoom);
-  if (!watch(connection.channel->descriptor(), number)) drop(connection);
+  if (!watch(poll_, EPOLL_CTL_ADD, connection.channel->descriptor(), number)) drop(connection);
 }
 
 void Loop::on_event(Connection& connection, std::uint32_t events) {

@@ -23,11 +23,6 @@ namespace nvio {
 
 constexpr std::size_t kMostRoom = sizeof(Request) + kMostPayload;  // of a message
 
-template <typename Message>
-std::span<const std::byte> bytes_of(const Message& message) {
-  return std::as_bytes(std::span(&message, 1));
-}
-
 class Loop : public Links::User {
  public:
   Loop(Session& session, std::vector<std::unique_ptr<Listener>> listeners,
@@ -51,7 +46,6 @@ class Loop : public Links::User {
   bool on_request(std::uint64_t served, std::span<const std::byte> message) override;
   void on_lane_end(std::uint64_t served) override;
 
-  bool watch(int fd, std::uint64_t what);
   int patience() const;
   void accept_from(std::uint64_t listener);
   void look_at_peers();

@@ -66,17 +66,20 @@ Elements elements_of(MPI_Datatype datatype) {
   return {is_one ? size : 0, false};
 }
 
+MPI_Offset length_of(const Transfer& transfer, const Elements& elements) {
+  const bool is_counted =
+      elements.size != 0 && transfer.count >= 0 && transfer.count <= INT64_MAX / 4 / elements.size;
+  return is_counted ? transfer.count * elements.size : -1;
+}
+
 MPI_Offset bytes_of(const Transfer& transfer, const Elements& elements, const Shown& shown) {
   const int access = MPI_MODE_RDWR | (transfer.writes ? MPI_MODE_WRONLY : MPI_MODE_RDONLY);
   if (!shown.view || shown.is_atomic || (shown.amode & access) == 0 ||
       (shown.amode & MPI_MODE_SEQUENTIAL) != 0) {
     return -1;
   }
-  if (elements.size == 0 || transfer.count < 0 || transfer.count > INT64_MAX / 4 / elements.size) {
-    return -1;
-  }
-  const MPI_Offset bytes = transfer.count * elements.size;
-  if (transfer.buf == nullptr && bytes != 0) return -1;
+  const MPI_Offset bytes = length_of(transfer, elements);
+  if (bytes < 0 || (transfer.buf == nullptr && bytes != 0)) return -1;
   if (!elements.is_plain && (bytes == 0 || bytes > kMostPacked || transfer.count > INT_MAX)) {
     return -1;
   }
@@ -94,6 +97,18 @@ std::optional<InView> in_view(const Transfer& transfer, Shown& shown, MPI_Offset
   const auto last = shown.view->offset_of(position + std::max<std::uint64_t>(length, 1) - 1);
   if (!at || !last || *last == INT64_MAX) return std::nullopt;
   return InView{position, length, *at, *last + 1};
+}
+
+std::optional<After> position_after(const Transfer& transfer, const Shown& shown) {
+  const MPI_Offset bytes = length_of(transfer, elements_of(transfer.datatype));
+  if (!shown.known || !shown.view || shown.view->is_one_run() || bytes <= 0 ||
+      bytes % shown.etype_size != 0) {
+    return std::nullopt;
+  }
+  const MPI_Offset after = shown.position + bytes / shown.etype_size;
+  const auto last = shown.view->offset_of(
+      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(shown.etype_size) - 1);
+  return last ? std::optional(After{after, *last + 1}) : std::nullopt;
 }
 
 }  // namespace nvio

@@ -52,7 +52,9 @@ struct Elements {
 };
 Elements elements_of(MPI_Datatype datatype);
 
-// The bytes of a transfer of such elements, or -1 when it is one for the MPI, however the file is
+// The bytes of a transfer of such elements, or -1 when they cannot be counted.
+MPI_Offset length_of(const Transfer& transfer, const Elements& elements);
+// The same, or -1 when it is one for the MPI, however the file is
 // cached.
 MPI_Offset bytes_of(const Transfer& transfer, const Elements& elements, const Shown& shown);
 
@@ -64,24 +66,12 @@ struct InView {
 std::optional<InView> in_view(const Transfer& transfer, Shown& shown, MPI_Offset bytes);
 
 // Where the individual pointer will be when the MPI has done a transfer; nothing where it is not
-// known, or where the MPI can be asked: not in a view of pieces, in some of which ROMIO errs.
-// `reaches` says whether the file is so long. The handle's lock must be held.
-template <typename Reaches>
-std::optional<MPI_Offset> position_after(const Transfer& transfer, const Shown& shown,
-                                         Reaches&& reaches) {
-  const Elements elements = elements_of(transfer.datatype);
-  if (!shown.known || !shown.view || shown.view->is_one_run() || elements.size == 0 ||
-      transfer.count <= 0 || transfer.count > INT64_MAX / 4 / elements.size) {
-    return std::nullopt;
-  }
-  const MPI_Offset bytes = transfer.count * elements.size;
-  if (bytes % shown.etype_size != 0) return std::nullopt;
-  const MPI_Offset after = shown.position + bytes / shown.etype_size;
-  const auto last = shown.view->offset_of(
-      static_cast<std::uint64_t>(after) * static_cast<std::uint64_t>(shown.etype_size) - 1);
-  // A read across the end of file may move it less far.
-  const bool is_whole = last && (transfer.writes || reaches(*last + 1));
-  return is_whole ? std::optional(after) : std::nullopt;
-}
+// known, or where the MPI can be asked: not in a view of pieces, in some of which ROMIO errs. The
+// handle's lock must be held.
+struct After {
+  MPI_Offset position;
+  std::uint64_t end;  // of the bytes: a read of a shorter file may move the pointer less far
+};
+std::optional<After> position_after(const Transfer& transfer, const Shown& shown);
 
 }  // namespace nvio

@@ -79,7 +79,7 @@ int NodeClient::ask(const Request& request, std::span<const std::byte> payload, 
   if (error == 0 && reply.payload > room.size()) error = EPROTO;
   if (error != 0) {
     why = "lost the manager of node " + std::to_string(node_) +
-          ", which passes on what is asked of " + "node " + std::to_string(request.node) + ": " +
+          ", which passes on what is asked of node " + std::to_string(request.node) + ": " +
           std::strerror(error);
     broken_ = true;
     channel_.reset();

@@ -13,8 +13,6 @@
 namespace nvio {
 namespace {
 
-constexpr double kNanoseconds = 1e9;
-
 // The grid and its room, in pixels.
 constexpr int kColumns = 76;
 constexpr int kRows = 36;

@@ -9,7 +9,6 @@
 namespace nvio {
 namespace {
 
-constexpr double kNanoseconds = 1e9;
 constexpr double kMostUnknown = 0.2;  // of the time in calls: what no cache serves
 constexpr double kOtherSpeed = 6;     // times slower or faster than calibrated: another place
 constexpr std::size_t kEnough = 64;   // calls, to say how long one takes

@@ -18,8 +18,6 @@
 
 namespace nvio {
 
-constexpr double kNanoseconds = 1e9;
-
 inline std::uint64_t end_of(const TraceCall& call) { return call.start + call.duration; }
 inline double seconds_of(std::uint64_t ns) { return static_cast<double>(ns) / kNanoseconds; }
 

@@ -15,8 +15,6 @@
 namespace nvio {
 namespace {
 
-constexpr double kNanoseconds = 1e9;
-
 std::uint64_t total_of(const iovec* vectors, int count) {
   std::uint64_t total = 0;
   for (int i = 0; i < count; ++i) total += vectors[i].iov_len;

@@ -172,6 +172,7 @@ int Recorder::number_of(const View& view) {
   const auto known =
       std::ranges::find_if(views_, [&](const auto& one) { return one.second.has_tiles_of(view); });
   if (known != views_.end() && known->second.displacement() == view.displacement()) {
+    known->second = view;  // whose tiles need not be compared the next time
     return static_cast<int>(known->first);
   }
   const std::uint32_t number = next_view_++;

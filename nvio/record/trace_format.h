@@ -16,6 +16,7 @@ constexpr std::uint32_t kTraceBlockMagic = 0x4254564e;       // "NVTB"
 constexpr std::uint32_t kMostBlock = 1 << 20;                // bytes of a block's payload
 constexpr std::uint64_t kMostOffset = 1ULL << 60;            // of any byte that a trace speaks of
 constexpr std::uint64_t kMostTransfer = 1ULL << 31;          // bytes: more than Linux does at once
+constexpr double kNanoseconds = 1e9;                         // of a second
 constexpr std::uint64_t kMostTime = 1'000'000'000ULL << 30;  // ns: 34 years
 
 struct TraceHeader {

@@ -6,12 +6,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <string>
+#include <thread>
 #include <type_traits>
 
 #include "../cache/cached_file.h"
@@ -35,6 +37,15 @@ class CachedFileTest : public ::testing::Test, protected TemporaryStore {
     auto session = Session::join(settings_, why);
     EXPECT_NE(session, nullptr) << why;
     return session;
+  }
+
+  // Managers end by themselves once nobody is connected, and take their stores away.
+  void expect_store_to_go() {
+    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!fs::is_empty(settings_.store) && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    EXPECT_TRUE(fs::is_empty(settings_.store)) << "a manager or its store outlives its processes";
   }
 
   int open_file(int flags = O_RDWR | O_CREAT) { return ::open(path_.c_str(), flags, 0600); }

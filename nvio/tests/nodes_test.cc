@@ -39,12 +39,7 @@ class NodesTest : public CachedFileTest, public testing::WithParamInterface<Conn
 
   void TearDown() override {
     jobs_.clear();
-    // Managers end by themselves once nobody is connected, and take their stores away.
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!fs::is_empty(settings_.store) && std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    EXPECT_TRUE(fs::is_empty(settings_.store)) << "a manager or its store outlives the job";
+    expect_store_to_go();
     CachedFileTest::TearDown();
   }
 

@@ -34,11 +34,7 @@ class PeersTest : public CachedFileTest {
   void TearDown() override {
     setrlimit(RLIMIT_NOFILE, &before_);
     clients_.clear();
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!fs::is_empty(settings_.store) && std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    EXPECT_TRUE(fs::is_empty(settings_.store)) << "the manager or its store outlives its peers";
+    expect_store_to_go();
     CachedFileTest::TearDown();
   }
 

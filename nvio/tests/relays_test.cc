@@ -31,11 +31,7 @@ class RelaysTest : public CachedFileTest {
 
   void TearDown() override {
     ranks_.clear();
-    const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    while (!fs::is_empty(settings_.store) && std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    EXPECT_TRUE(fs::is_empty(settings_.store)) << "a manager or its store outlives its processes";
+    expect_store_to_go();
     CachedFileTest::TearDown();
   }
 
@@ -114,7 +110,7 @@ TEST_F(RelaysTest, APairOfNodesHasOneConnectionWhoeverAsksFirst) {
       EXPECT_EQ(sockets_of(node), wanted) << "round " << round;
     }
     ranks_.clear();
-    while (!fs::is_empty(settings_.store)) std::this_thread::yield();
+    expect_store_to_go();
   }
 }
 
@@ -145,7 +141,7 @@ TEST_F(RelaysTest, OfTwoManagersThatCallEachOtherTheLowerNodesConnectionStays) {
     reached.channel.reset();
     asks.join();
     ranks_.clear();
-    while (!fs::is_empty(settings_.store)) std::this_thread::yield();
+    expect_store_to_go();
   }
 }
 

@@ -12,10 +12,6 @@ namespace {
 // Of frames on their way. Beyond, a peer has us answer without reading a word.
 constexpr std::size_t kMostRaw = 4 << 20;
 
-std::span<const std::byte> bytes_of(const Frame& frame) {
-  return std::as_bytes(std::span(&frame, 1));
-}
-
 }  // namespace
 
 Lanes::Lanes(std::unique_ptr<Channel> channel, bool connects, std::size_t most)

@@ -43,6 +43,12 @@ constexpr std::uint32_t kMostFrame = 64 << 10;
 constexpr std::size_t kLaneRoom = 2 * (sizeof(Frame) + kMostFrame);  // bytes to receive into
 constexpr std::size_t kMostLanes = 1 << 16;  // that the other end may have open
 
+// A frame, a request or a reply, as it is sent.
+template <typename Message>
+std::span<const std::byte> bytes_of(const Message& message) {
+  return std::as_bytes(std::span(&message, 1));
+}
+
 class Lanes {
  public:
   // Who is told what the other end did. It may send and end within these calls.
