@@ -166,11 +166,13 @@ void settle(MPI_File fh) {
 
 int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
                  const char* filename, int amode, MPI_Info info, MPI_File* fh) {
+  const FileSettings settings = settings_of(info);
+  const int shown = settings.unique ? amode | MPI_MODE_UNIQUE_OPEN : amode;
   if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
-    return record_open(*recorder, next, comm, path_of(filename).c_str(), amode, filename, info, fh);
+    return record_open(*recorder, next, comm, path_of(filename).c_str(), amode, shown, filename,
+                       info, fh);
   }
   Process& process = Process::the();
-  const FileSettings settings = settings_of(info);
   if (!settings.enabled || inside([&] { return process.job(); }) == nullptr) {
     const int opened = next(comm, filename, amode, info, fh);
     // The MPI keeps its handle: closing it would be a collective call that others do not make.
@@ -206,7 +208,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   auto handle = std::make_unique<Handle>();
   handle->file = file;
   handle->descriptors = std::move(descriptors);
-  handle->amode = amode;
+  handle->amode = shown;
   handle->is_async = settings.writes == Writes::async;
   add_handle(*fh, std::move(handle));
   return result;

@@ -63,8 +63,8 @@ std::uint64_t flags_of(int amode) {
 }  // namespace
 
 int record_open(Recorder& recorder, int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*),
-                MPI_Comm comm, const char* path, int amode, const char* filename, MPI_Info info,
-                MPI_File* fh) {
+                MPI_Comm comm, const char* path, int amode, int shown, const char* filename,
+                MPI_Info info, MPI_File* fh) {
   recorder.remember_opened();
   const std::uint64_t start = recorder.now();
   const int result = next(comm, filename, amode, info, fh);
@@ -74,7 +74,7 @@ int record_open(Recorder& recorder, int (*next)(MPI_Comm, const char*, int, MPI_
   int ranks = 1;
   mpi_functions().comm_size(comm, &ranks);
   auto handle = std::make_unique<Recorded>();
-  handle->amode = amode;
+  handle->amode = shown;
   handle->file = static_cast<std::uint16_t>(tracked.number);
   handle->descriptor = tracked.descriptor;
   handle->ranks = static_cast<std::uint32_t>(ranks);

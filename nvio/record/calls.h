@@ -11,9 +11,10 @@
 
 namespace nvio {
 
+// `shown`: the access mode as the user has it (`unique`).
 int record_open(Recorder& recorder, int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*),
-                MPI_Comm comm, const char* path, int amode, const char* filename, MPI_Info info,
-                MPI_File* fh);
+                MPI_Comm comm, const char* path, int amode, int shown, const char* filename,
+                MPI_Info info, MPI_File* fh);
 int record_close(Recorder& recorder, int (*next)(MPI_File*), MPI_File* fh);
 int record_sync(Recorder& recorder, int (*next)(MPI_File), MPI_File fh);
 

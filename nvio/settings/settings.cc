@@ -105,6 +105,8 @@ constexpr FileRow kFileRows[] = {
      [](FileSettings& s, std::string_view v) { return choose(v, kPrefetch, s.prefetch); }},
     {"write", "sync or async",
      [](FileSettings& s, std::string_view v) { return choose(v, kWrites, s.writes); }},
+    {"unique", kOnOff,
+     [](FileSettings& s, std::string_view v) { return choose(v, kSwitch, s.unique); }},
     {"spread", "striped or parts",
      [](FileSettings& s, std::string_view v) { return choose(v, kSpread, s.spread); }},
     {"bypass_size", kSize,

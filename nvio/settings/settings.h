@@ -49,6 +49,7 @@ struct FileSettings {
   Prefetch prefetch = Prefetch::none;
   Spread spread = Spread::striped;
   Writes writes = Writes::sync;
+  bool unique = false;  // no other job has it open meanwhile, as MPI_MODE_UNIQUE_OPEN says
   std::uint64_t bypass_size = 512 << 10;  // bytes: a transfer this large goes to the file
   std::uint64_t stripe = 0;  // bytes that one node writes (cache/stripe.h); 0: the file tells
   std::uint64_t striping_unit = 0;  // bytes, as the MPI's own hint has it; 0: not said
