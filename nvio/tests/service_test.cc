@@ -16,6 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr ino_t kInode = 77;
+constexpr std::uint64_t kAsker = 1;
 
 // As if each file lay on a file system of its own, where it has the same inode as the others.
 void move_apart(struct stat& status) {
@@ -66,7 +67,7 @@ class ServiceTest : public ::testing::Test, protected TemporaryStore {
     Request request{};
     request.operation = Operation::open;
     std::vector<std::byte> answer;
-    return service.serve(request, file, open_payload(wanted), answer);
+    return service.serve(request, file, kAsker, open_payload(wanted), answer);
   }
 
   std::unique_ptr<Session> session_;
@@ -91,9 +92,9 @@ TEST_F(ServiceTest, TakesNoFileForOneOfAnotherFileSystemThatHasItsInode) {
   request.operation = Operation::read;
   request.length = request.size = 3;
   std::vector<std::byte> answer;
-  ASSERT_EQ(service.serve(request, two, {}, answer).error, 0);
+  ASSERT_EQ(service.serve(request, two, kAsker, {}, answer).error, 0);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(answer.data()), answer.size()), "two");
-  for (ServedFile* file : {one, two, same}) EXPECT_EQ(service.release(file), 0);
+  for (ServedFile* file : {one, two, same}) EXPECT_EQ(service.release(file, kAsker), 0);
 }
 
 }  // namespace
