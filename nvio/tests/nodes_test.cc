@@ -16,58 +16,18 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <semaphore>
 #include <thread>
 
-#include "../nodes/job.h"
 #include "../nodes/placement.h"
 #include "../nodes/rendezvous.h"
 #include "../settings/launcher.h"
-#include "cached_file_fixture.h"
+#include "jobs_fixture.h"
 
 namespace nvio {
 namespace {
 
-// Each rank with connections of its own, and by way of its own node's manager.
-class NodesTest : public CachedFileTest, public testing::WithParamInterface<Connections> {
+class NodesTest : public JobsTest {
  protected:
-  void SetUp() override {
-    CachedFileTest::SetUp();
-    settings_.nodes = 3;
-    settings_.connections = GetParam();
-    settings_.quiet = true;
-  }
-
-  void TearDown() override {
-    jobs_.clear();
-    expect_store_to_go();
-    CachedFileTest::TearDown();
-  }
-
-  void join_all() {
-    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
-      Settings own = settings_;
-      own.node = node;
-      std::string why;
-      jobs_.push_back(Job::join(own, why));
-      ASSERT_NE(jobs_.back(), nullptr) << why;
-    }
-  }
-
-  std::vector<JobFile*> open_everywhere() {
-    std::vector<JobFile*> files;
-    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT, 0600);
-    for (auto& job : jobs_) files.push_back(job->acquire(fd, path_, settings_.file));
-    ::close(fd);
-    return files;
-  }
-
-  int release(const std::vector<JobFile*>& files) {
-    int error = 0;
-    for (std::size_t i = 0; i < files.size(); ++i) error |= jobs_[i]->release(files[i]);
-    return error;
-  }
-
   // Random operations by random nodes against one array of bytes.
   void run_histories(std::uint64_t seeds) {
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -113,40 +73,6 @@ class NodesTest : public CachedFileTest, public testing::WithParamInterface<Conn
     }
   }
 
-  using Later = ssize_t (JobFile::*)(std::uint64_t, const void*, std::size_t);
-  // Queued writes of one node: seen by their process at once, by others after its sync.
-  void queue_writes(Later later) {
-    fs::remove(path_);
-    const std::vector<JobFile*> files = open_everywhere();
-    std::mt19937_64 random(5);
-    std::string model;
-    for (int step = 0; step < 1500; ++step) {
-      const std::uint64_t offset = random() % (6 << 20);
-      const std::size_t length = 1 + random() % 20000;
-      if (random() % 3 != 0) {
-        const std::string data(length, static_cast<char>(random()));
-        if (model.size() < offset + length) model.resize(offset + length);
-        model.replace(offset, length, data);
-        ASSERT_EQ((files[1]->*later)(offset, data.data(), length), static_cast<ssize_t>(length));
-      } else if (random() % 20 != 0) {
-        std::string got(length, 'x');
-        const std::string want = offset < model.size() ? model.substr(offset, length) : "";
-        const std::uint64_t size = step % 2 == 0 ? files[1]->size() : model.size();
-        ASSERT_EQ(size, model.size());
-        const ssize_t done = files[1]->read(offset, got.data(), std::min(length, want.size()));
-        ASSERT_EQ(done, static_cast<ssize_t>(want.size()));
-        ASSERT_EQ(got.compare(0, want.size(), want), 0) << step;
-      } else {
-        ASSERT_EQ(files[1]->sync(), 0);
-        std::string got(model.size(), 'x');
-        ASSERT_EQ(files[2]->read(0, got.data(), got.size()), static_cast<ssize_t>(model.size()));
-        ASSERT_EQ(got == model, true) << step;
-      }
-    }
-    ASSERT_EQ(release(files), 0);
-    EXPECT_EQ(file_content() == model, true);
-  }
-
   // A connection to the manager of node 0 by a peer that says what it likes.
   int stranger(const std::string& manager) {
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -157,8 +83,6 @@ class NodesTest : public CachedFileTest, public testing::WithParamInterface<Conn
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     return fd;
   }
-
-  std::vector<std::unique_ptr<Job>> jobs_;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, NodesTest, testing::Values(Connections::direct, Connections::relayed),
@@ -184,18 +108,6 @@ TEST_P(NodesTest, AdmissionLeftToNvioIsOneFile) {
   settings_.file.admit = Admit::automatic;
   join_all();
   run_histories(4);
-}
-
-TEST_P(NodesTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync) {
-  join_all();
-  queue_writes(&JobFile::write_later);
-  queue_writes(&JobFile::hand_over);
-}
-
-TEST_P(NodesTest, WritesThatManagersQueueAreSeenSoWithAdmissionLeftToNvio) {
-  settings_.file.admit = Admit::automatic;
-  join_all();
-  queue_writes(&JobFile::hand_over);
 }
 
 // The whole of the state machine, though no call here is slow.
@@ -461,86 +373,6 @@ TEST_P(NodesTest, NoCoreDumpHoldsTheSecret) {
   EXPECT_EQ(core_in("/"), at_root);
   jobs_.clear();
   fs::remove_all(store_folder(settings_, 1));
-}
-
-QueuedWrite queued(std::uint64_t offset, std::size_t length, const void* file = nullptr,
-                   std::uint64_t owner = 0) {
-  return {.offset = offset, .data = std::vector<char>(length), .file = file, .owner = owner};
-}
-
-TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {
-  std::vector<std::uint64_t> order;
-  WriteQueue queue(
-      [&](const QueuedWrite& write) {
-        order.push_back(write.offset);
-        return write.offset == 3 ? ENOSPC : write.offset == 5 ? EIO : 0;
-      },
-      1000);
-  for (std::uint64_t i = 0; i < 50; ++i) queue.add(queued(i, 10));
-  EXPECT_EQ(queue.drain(), ENOSPC);
-  EXPECT_EQ(queue.drain(), 0);
-  EXPECT_FALSE(queue.overlaps(0, 1000));
-  ASSERT_EQ(order.size(), 50U);
-  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
-}
-
-// A queue whose thread waits, so that what is added stays there.
-class HeldQueue {
- public:
-  explicit HeldQueue(std::size_t most)
-      : queue_(
-            [this](const QueuedWrite& write) {
-              let_.acquire();
-              return write.owner == 7 ? ENOSPC : 0;
-            },
-            most) {}
-  ~HeldQueue() { let(1000); }
-  HeldQueue(const HeldQueue&) = delete;
-  HeldQueue& operator=(const HeldQueue&) = delete;
-  void let(std::ptrdiff_t writes) { let_.release(writes); }
-  WriteQueue& operator*() { return queue_; }
-  WriteQueue* operator->() { return &queue_; }
-
- private:
-  std::counting_semaphore<> let_{0};
-  WriteQueue queue_;
-};
-
-TEST(WriteQueue, IsBoundedAndCountsWhatShortWritesTakeBesideTheirBytes) {
-  HeldQueue queue(8 * sizeof(QueuedWrite));
-  EXPECT_TRUE(queue->try_add(queued(0, 16 * sizeof(QueuedWrite)))) << "alone it fits always";
-  EXPECT_FALSE(queue->try_add(queued(0, 1)));
-  queue.let(1);
-  EXPECT_EQ(queue->drain(), 0);
-  int taken = 0;
-  while (taken < 100 && queue->try_add(queued(0, 1))) ++taken;
-  EXPECT_EQ(taken, 7);
-  std::thread waits([&] { queue->add(queued(5, 1)); });
-  EXPECT_FALSE(queue->overlaps(5, 1));
-  queue.let(1);
-  waits.join();
-  EXPECT_TRUE(queue->overlaps(5, 1));
-}
-
-TEST(WriteQueue, WaitsOnlyForWhatTouchesTheSameBytesAndTellsWhoseErrorItIs) {
-  const int one = 0;
-  const int two = 0;
-  HeldQueue queue(1 << 20);
-  queue->add(queued(0, 10, &one, 1));
-  queue->add(queued(100, 10, &two, 7));
-  queue->add(queued(200, 10, &two, 2));
-  EXPECT_TRUE(queue->overlaps(9, 1, &one));
-  EXPECT_FALSE(queue->overlaps(10, 90, &one));
-  EXPECT_FALSE(queue->overlaps(9, 1, &two));
-  queue->wait_for(10, 1000, &one);  // for nothing: or this hangs
-  queue.let(1);
-  queue->wait_for(0, 1000, &one);
-  EXPECT_TRUE(queue->overlaps(100, 1, &two));
-  queue.let(2);
-  EXPECT_EQ(queue->drain(&two, 2), 0);
-  EXPECT_EQ(queue->drain(&one, 7), 0);
-  EXPECT_EQ(queue->drain(&two, 7), ENOSPC);
-  EXPECT_EQ(queue->drain(&two, 7), 0);
 }
 
 TEST(Placement, BelievesWhoSaysThatThereIsOneNode) {
