@@ -95,9 +95,26 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     ),
     "C5": (
         Wanted(_WRITES),
+        Wanted(_WRITES, "nvio,nodes=2/*", "nvio,nodes=2,write=async/*"),
         Wanted(_SIMULATED),
-        Wanted(_LATENCY, statistic="p50"),
-        Wanted(_LATENCY, statistic="p99"),
+        Wanted(
+            _SIMULATED,
+            "nvio,nodes=2,store_kind=simulated/*",
+            "nvio,nodes=2,store_kind=simulated,write=async/*",
+        ),
+        *(
+            part
+            for statistic in ("p50", "p99")
+            for part in (
+                Wanted(_LATENCY, statistic=statistic),
+                Wanted(
+                    _LATENCY,
+                    "nvio,nodes=2/*",
+                    "nvio,nodes=2,write=async/*",
+                    statistic=statistic,
+                ),
+            )
+        ),
     ),
     "C6": (campaigns.crashes,),
     "C7": (run_times.run_times,),
