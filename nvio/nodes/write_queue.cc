@@ -50,13 +50,15 @@ void WriteQueue::put(QueuedWrite write, std::unique_lock<std::mutex>& lock) {
 
 void WriteQueue::add(QueuedWrite write) {
   std::unique_lock lock(mutex_);
+  ++wanting_;
   changed_.wait(lock, [&] { return has_room(write); });
+  --wanting_;
   put(std::move(write), lock);
 }
 
 bool WriteQueue::try_add(QueuedWrite write) {
   std::unique_lock lock(mutex_);
-  if (!has_room(write)) return false;
+  if (wanting_ != 0 || !has_room(write)) return false;
   put(std::move(write), lock);
   return true;
 }

@@ -37,7 +37,7 @@ class WriteQueue {
 
   // Waits for room. What is longer than all of it waits till it is alone.
   void add(QueuedWrite write);
-  // False, and nothing done, where there is no room now.
+  // False, and nothing done, where there is no room now, or others wait for it.
   bool try_add(QueuedWrite write);
   // Whether a write that waits, or is under way, touches the range.
   bool overlaps(std::uint64_t offset, std::uint64_t length, const void* file = nullptr);
@@ -60,6 +60,7 @@ class WriteQueue {
   std::condition_variable changed_;
   std::deque<QueuedWrite> waiting_;  // the first is under way
   std::size_t bytes_ = 0;
+  unsigned wanting_ = 0;  // who waits for room
   std::uint64_t done_ = 0;                                       // writes, since the begin
   std::map<std::pair<const void*, std::uint64_t>, int> errors_;  // by file and owner
   bool stopping_ = false;
