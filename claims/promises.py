@@ -49,6 +49,9 @@ _PIECES, _OPENING, _GRID = "small-pieces.yaml", "open-close.yaml", "ior-like.yam
 _WALKS = "walks-patterns.yaml"
 _WRITES, _LATENCY = "nvram-cache-writes.yaml", "write-latency.yaml"
 _SIMULATED = "nvram-cache-writes-simulated.yaml"
+_OWN_QUEUE = ("nvio,nodes=2/*", "nvio,nodes=2,write=async/*")
+"""Synchronous writes over those that the process queues; plans compare with managers' queues."""
+_SLOW = "nodes=2,store_kind=simulated"
 _GUESTS = [*((_TESTBED, guest) for guest in ("web", "memcached", "compile")), (_SATURATED, "spin")]
 
 CHECKS: Mapping[str, tuple[Part, ...]] = {
@@ -95,9 +98,13 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
     ),
     "C5": (
         Wanted(_WRITES),
+        Wanted(_WRITES, *_OWN_QUEUE),
         Wanted(_SIMULATED),
+        Wanted(_SIMULATED, *(name.replace("nodes=2", _SLOW) for name in _OWN_QUEUE)),
         Wanted(_LATENCY, statistic="p50"),
+        Wanted(_LATENCY, *_OWN_QUEUE, statistic="p50"),
         Wanted(_LATENCY, statistic="p99"),
+        Wanted(_LATENCY, *_OWN_QUEUE, statistic="p99"),
     ),
     "C6": (campaigns.crashes,),
     "C7": (run_times.run_times,),

@@ -4,7 +4,8 @@
 //   and
 //                           at another node beside a bare epoll echo, and by way of this node's
 //                           manager
-//   nvio-bench writes       sync against async writes under load (the paper's Fig. 2)
+//   nvio-bench writes       sync against async writes under load, queued here and by managers (the
+//                           paper's Fig. 2)
 //   nvio-bench scale        connections, memory, open, sync and close over the nodes of a job
 //
 // The nodes are simulated on this machine. Prints JSON.
@@ -304,15 +305,15 @@ int latency(const Options& options) {
 
 // A round of writes with some computing after each; its last entry is the whole round, to the end
 // of the sync that makes all of it durable in the store.
-Round burst(JobFile& file, unsigned client, std::uint64_t owner, bool async, double think) {
-  return [&file, async, think, pieces = Pieces(client, owner),
+using Write = ssize_t (JobFile::*)(std::uint64_t, const void*, std::size_t);
+Round burst(JobFile& file, unsigned client, std::uint64_t owner, Write write, double think) {
+  return [&file, write, think, pieces = Pieces(client, owner),
           buffer = std::vector<char>(kPiece)](std::vector<float>& seconds) mutable {
     const double begin = now();
     for (std::size_t i = 0; i + 1 < seconds.size(); ++i) {
       const double start = now();
       const std::uint64_t at = pieces.next();
-      const ssize_t done = async ? file.write_later(at, buffer.data(), kPiece)
-                                 : file.write(at, buffer.data(), kPiece);
+      const ssize_t done = (file.*write)(at, buffer.data(), kPiece);
       must(done == static_cast<ssize_t>(kPiece), "write");
       const double stop = now();
       seconds[i] = static_cast<float>(stop - start);
@@ -324,8 +325,16 @@ Round burst(JobFile& file, unsigned client, std::uint64_t owner, bool async, dou
   };
 }
 
-const char* const kBursts[] = {"local_sync", "local_async", "remote_sync", "remote_async"};
-enum Burst : unsigned { local_sync, local_async, remote_sync, remote_async };
+const char* const kBursts[] = {"local_sync",  "local_async",  "local_async_manager",
+                               "remote_sync", "remote_async", "remote_async_manager"};
+enum Burst : unsigned {
+  local_sync,
+  local_async,
+  local_async_manager,
+  remote_sync,
+  remote_async,
+  remote_async_manager
+};
 
 int writes_under_load(const Options& options) {
   std::printf("{\"piece_bytes\": %zu, \"think_us\": %.1f, \"runs\": [", kPiece, options.think_us);
@@ -337,9 +346,14 @@ int writes_under_load(const Options& options) {
     const std::vector<Measured> all =
         measure(clients, std::size(kBursts), options.rounds, entries, [&](unsigned client) {
           JobFile& file = *open_file(folder).file;
-          return std::vector<Round>{
-              burst(file, client, 0, false, think), burst(file, client, 0, true, think),
-              burst(file, client, 1, false, think), burst(file, client, 1, true, think)};
+          std::vector<Round> bursts;
+          for (const std::uint64_t owner : {0, 1}) {
+            for (const Write write :
+                 {&JobFile::write, &JobFile::write_later, &JobFile::hand_over}) {
+              bursts.push_back(burst(file, client, owner, write, think));
+            }
+          }
+          return bursts;
         });
     std::vector<std::vector<double>> rounds(std::size(kBursts));  // the slowest client's, seconds
     std::vector<std::vector<float>> pooled(std::size(kBursts));
@@ -360,7 +374,11 @@ int writes_under_load(const Options& options) {
     std::printf(", ");
     print_ratio("local_round_async_over_sync", rounds, local_async, local_sync);
     std::printf(", ");
+    print_ratio("local_round_async_manager_over_sync", rounds, local_async_manager, local_sync);
+    std::printf(", ");
     print_ratio("remote_round_async_over_sync", rounds, remote_async, remote_sync);
+    std::printf(", ");
+    print_ratio("remote_round_async_manager_over_sync", rounds, remote_async_manager, remote_sync);
     std::printf("}");
     std::fflush(stdout);
   }

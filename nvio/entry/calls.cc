@@ -209,7 +209,7 @@ int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), M
   handle->file = file;
   handle->descriptors = std::move(descriptors);
   handle->amode = shown;
-  handle->is_async = settings.writes == Writes::async;
+  handle->writes = settings.writes;
   add_handle(*fh, std::move(handle));
   return result;
 }

@@ -16,7 +16,7 @@ namespace nvio {
 struct Handle : Shown {
   JobFile* file = nullptr;       // holds one of the job's handles on it
   std::vector<int> descriptors;  // that the MPI opened for this handle
-  bool is_async = false;         // contiguous writes are queued
+  Writes writes = Writes::sync;  // the contiguous ones
   bool joins_later = true;       // in nonblocking collective calls the MPI's own code may be joined
   std::optional<MPI_Offset> split;  // bytes of a split collective call that has begun
 };

@@ -63,13 +63,23 @@ class Buffer {
   std::unique_ptr<char[]> copy_;
 };
 
+ssize_t write_run(const Handle& handle, std::uint64_t at, const char* data, std::size_t length) {
+  switch (handle.writes) {
+    case Writes::sync:
+      break;
+    case Writes::async:
+      return handle.file->write_later(at, data, length);
+    case Writes::async_manager:
+      return handle.file->hand_over(at, data, length);
+  }
+  return handle.file->write(at, data, length);
+}
+
 // Side by side in the file. Returns the bytes done, fewer at the file's end, or -1.
 ssize_t move_run(const Transfer& transfer, Handle& handle, std::uint64_t at, char* data,
                  std::size_t length) {
-  JobFile& file = *handle.file;
-  if (!transfer.writes) return file.read(at, data, length);
-  const ssize_t done =
-      handle.is_async ? file.write_later(at, data, length) : file.write(at, data, length);
+  if (!transfer.writes) return handle.file->read(at, data, length);
+  const ssize_t done = write_run(handle, at, data, length);
   // Where a part was refused, the MPI writes all of it again, and tells.
   return done == static_cast<ssize_t>(length) ? done : -1;
 }

@@ -258,7 +258,9 @@ void Loop::drop(Connection& connection) {
   for (ServedFile*& file : connection.files) {
     if (file == nullptr) continue;
     ++working_;
-    workers_.add([this, held = file] { service_.release(held); }, [this] { --working_; });
+    workers_.add(
+        [this, held = file, number = connection.number] { service_.release(held, number); },
+        [this] { --working_; });
     file = nullptr;
   }
 }

@@ -43,8 +43,8 @@ void Loop::serve(Connection& connection, const Request& request,
   if (has_file) {
     Reply reply{};
     reply.magic = kReplyMagic;
-    if (service_.serve_at_once(request, *connection.files[request.file], payload, reply,
-                               scratch_)) {
+    if (service_.serve_at_once(request, *connection.files[request.file], connection.number, payload,
+                               reply, scratch_)) {
       send(connection, bytes_of(reply), std::span(scratch_).first(reply.payload));
       return;
     }
@@ -71,8 +71,9 @@ void Loop::serve_later(Connection& connection, const Request& request,
   ++working_;
   connection.want(poll_);
   workers_.add(
-      [this, work] {
-        work->reply = service_.serve(work->request, work->file, work->payload, work->answer);
+      [this, work, number = connection.number] {
+        work->reply =
+            service_.serve(work->request, work->file, number, work->payload, work->answer);
       },
       [this, work, number = connection.number] {
         --working_;
@@ -93,7 +94,8 @@ void Loop::finished(std::uint64_t number, Operation operation, std::uint32_t ind
     }
     if (free == connection.files.end() || connection.gone) {
       ++working_;
-      workers_.add([this, file] { service_.release(file); }, [this] { --working_; });
+      workers_.add([this, file, number] { service_.release(file, number); },
+                   [this] { --working_; });
       told.error = EMFILE;
     } else {
       *free = file;

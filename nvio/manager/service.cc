@@ -14,7 +14,14 @@
 namespace nvio {
 namespace {
 
+constexpr std::size_t kMostTaken = 16 << 20;  // bytes of writes that wait, of all who ask
+
 int as_error(ssize_t done) { return done < 0 ? errno : 0; }
+
+// A node that caches nothing any more, while others may, has them see what it wrote.
+int shown(CachedFile& cached, int error) {
+  return error != 0 || cached.entry().aside.load() == 0 ? error : cached.show_others();
+}
 
 // Whether a file that is open here serves who asks for it. Files of two file systems may have the
 // same inode; so one that is asked for by another name must be the one that has this name here.
@@ -28,14 +35,34 @@ bool serves(const ServedFile& served, const OpenRequest& wanted) {
 
 }  // namespace
 
+Service::Service(Session& session)
+    : session_(session),
+      taken_(
+          [](const QueuedWrite& taken) {
+            const ServedFile& file = *static_cast<const ServedFile*>(taken.file);
+            const auto bytes = std::as_bytes(std::span(taken.data));
+            const ssize_t done = write(file, taken.large ? kLarge : 0, taken.offset, bytes);
+            const bool is_short = done >= 0 && static_cast<std::size_t>(done) < bytes.size();
+            return is_short ? EIO : shown(*file.cached, as_error(done));
+          },
+          kMostTaken) {}
+
 Service::~Service() {
-  for (const ServedFile& file : files_) session_.release(file.cached);
+  for (const ServedFile& file : files_) {
+    taken_.drain(&file);
+    session_.release(file.cached);
+  }
 }
 
-bool Service::serve_at_once(const Request& request, ServedFile& file,
+bool Service::serve_at_once(const Request& request, ServedFile& file, std::uint64_t asker,
                             std::span<const std::byte> payload, Reply& reply,
                             std::span<std::byte> room) {
+  if ((request.flags & kQueue) != 0) return take(request, file, asker, payload, false, reply);
   if ((request.flags & (kLarge | kWindow | kRuns)) != 0) return false;
+  if (taken_.overlaps(request.offset, std::max<std::uint64_t>(request.length, payload.size()),
+                      &file)) {
+    return false;
+  }
   if (request.operation == Operation::read) {
     if (!file.is_home) file.cached->know_size(request.size);
     if (!file.cached->try_read(request.offset, room.data(), request.length)) return false;
@@ -53,8 +80,69 @@ bool Service::serve_at_once(const Request& request, ServedFile& file,
   return false;
 }
 
-Reply Service::serve(const Request& request, ServedFile*& file, std::span<const std::byte> payload,
-                     std::vector<std::byte>& answer) {
+// The size is known from now on: who is told that a write was taken may ask for it.
+bool Service::take(const Request& request, ServedFile& file, std::uint64_t asker,
+                   std::span<const std::byte> payload, bool waits, Reply& reply) {
+  reply.state = state_of(*file.cached);
+  if ((file.access & kWrites) == 0) {
+    reply.error = EBADF;
+    return true;
+  }
+  if (payload.empty()) return true;
+  const auto* bytes = reinterpret_cast<const char*>(payload.data());
+  QueuedWrite write{.offset = request.offset,
+                    .data = {bytes, bytes + payload.size()},
+                    .large = (request.flags & kLarge) != 0,
+                    .file = &file,
+                    .owner = asker};
+  if (waits) {
+    taken_.add(std::move(write));
+  } else if (!taken_.try_add(std::move(write))) {
+    return false;
+  }
+  if (file.is_home) file.cached->know_size(request.offset + payload.size());
+  reply.value = payload.size();
+  return true;
+}
+
+void Service::wait_for_taken(const Request& request, const ServedFile& file) {
+  switch (request.operation) {
+    case Operation::read:
+    case Operation::write:
+      // Runs lie within as much of the file as a payload may have bytes.
+      taken_.wait_for(request.offset, kMostPayload, &file);
+      break;
+    case Operation::truncate:
+    case Operation::step_aside:
+    case Operation::leave:
+      taken_.wait_for(0, UINT64_MAX, &file);
+      break;
+    case Operation::open:
+    case Operation::close:
+    case Operation::size:
+    case Operation::grow:
+    case Operation::sync:
+    case Operation::write_back:
+    case Operation::drain:
+    case Operation::activate:
+    case Operation::prefetch:
+      break;
+  }
+}
+
+ssize_t Service::write(const ServedFile& file, std::uint16_t flags, std::uint64_t offset,
+                       std::span<const std::byte> bytes) {
+  if ((file.access & kWrites) == 0) {
+    errno = EBADF;
+    return -1;
+  }
+  return (flags & kWindow) != 0
+             ? file.cached->write_window(offset, bytes.data(), bytes.size())
+             : file.cached->write(offset, bytes.data(), bytes.size(), (flags & kLarge) != 0);
+}
+
+Reply Service::serve(const Request& request, ServedFile*& file, std::uint64_t asker,
+                     std::span<const std::byte> payload, std::vector<std::byte>& answer) {
   Reply reply{};
   reply.magic = kReplyMagic;
   if (request.operation == Operation::open) {
@@ -66,30 +154,32 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
     return reply;
   }
   if (request.operation == Operation::close) {
-    reply.error = release(file);
+    reply.error = release(file, asker);
     file = nullptr;
     return reply;
   }
+  if ((request.flags & kQueue) != 0) {
+    take(request, *file, asker, payload, true, reply);
+    return reply;
+  }
+  wait_for_taken(request, *file);
   CachedFile& cached = *file->cached;
   FileEntry& entry = cached.entry();
   // While the file is not cached here, the asker may know it better than this node's client, by
   // what it wrote plainly, and go to it plainly any time. A manager has no locks that a close gives
   // up.
   if (request.operation == Operation::read && !cached.is_active()) real().close(cached.open_anew());
-  const auto shown = [&](int error) {
-    return error != 0 || entry.aside.load() == 0 ? error : cached.show_others();
-  };
   if ((request.flags & kRuns) != 0) {
-    reply.error = shown(serve_runs(request, *file, payload, answer));
+    reply.error = shown(cached, serve_runs(request, *file, payload, answer));
     reply.value = reply.error == 0 ? request.length : 0;
     reply.state = state_of(cached);
     reply.payload = static_cast<std::uint32_t>(answer.size());
     return reply;
   }
-  const bool large = (request.flags & kLarge) != 0;
-  const bool window = (request.flags & kWindow) != 0;
   switch (request.operation) {
     case Operation::read: {
+      const bool large = (request.flags & kLarge) != 0;
+      const bool window = (request.flags & kWindow) != 0;
       if (!file->is_home) cached.know_size(request.size);
       answer.resize(request.length);
       const ssize_t done = window
@@ -101,15 +191,8 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       break;
     }
     case Operation::write: {
-      ssize_t done = -1;
-      if ((file->access & kWrites) == 0) {
-        errno = EBADF;
-      } else if (window) {
-        done = cached.write_window(request.offset, payload.data(), payload.size());
-      } else {
-        done = cached.write(request.offset, payload.data(), payload.size(), large);
-      }
-      reply.error = shown(as_error(done));
+      const ssize_t done = write(*file, request.flags, request.offset, payload);
+      reply.error = shown(cached, as_error(done));
       reply.value = static_cast<std::uint64_t>(std::max<ssize_t>(done, 0));
       break;
     }
@@ -123,10 +206,12 @@ Reply Service::serve(const Request& request, ServedFile*& file, std::span<const 
       reply.error = cached.truncate(request.size);
       break;
     case Operation::sync:
-      reply.error = cached.sync();
+      reply.error = taken_.drain(file, asker);
+      if (const int error = cached.sync(); reply.error == 0) reply.error = error;
       break;
     case Operation::write_back:
-      reply.error = cached.write_back_and_flush();
+      reply.error = taken_.drain(file, asker);
+      if (const int error = cached.write_back_and_flush(); reply.error == 0) reply.error = error;
       break;
     case Operation::drain:
       reply.error = cached.drain();
@@ -224,16 +309,18 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
   return 0;
 }
 
-int Service::release(ServedFile* file) {
+int Service::release(ServedFile* file, std::uint64_t asker) {
+  const int taken = taken_.drain(file, asker);
   CachedFile* last = nullptr;
   {
     const std::lock_guard guard(mutex_);
-    if (--file->users != 0) return 0;
+    if (--file->users != 0) return taken;
     last = file->cached;
     files_.remove_if([&](const ServedFile& served) { return &served == file; });
   }
   const int written = last->write_back_and_flush();
   const int released = session_.release(last);
+  if (taken != 0) return taken;
   return written != 0 ? written : released;
 }
 

@@ -12,6 +12,7 @@
 
 #include "../cache/session.h"
 #include "../nodes/wire.h"
+#include "../nodes/write_queue.h"
 
 namespace nvio {
 
@@ -26,24 +27,37 @@ struct ServedFile {
   bool is_home = false;  // its size is decided here, and nobody else's word counts
 };
 
+// Writes that asked for it (kQueue) are taken into one queue of the manager, and done in order by
+// one thread, as in the paper. What is asked of the same bytes meanwhile, by anybody, comes behind
+// them; what went wrong the asker's next sync, write-back or close tells. `asker`: a number of who
+// asks, the same for all of a process.
 class Service {
  public:
-  explicit Service(Session& session) : session_(session) {}
+  explicit Service(Session& session);
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
   ~Service();
 
   // Serves a transfer if that needs no waiting: what a single thread may do for all. Threads: one.
-  bool serve_at_once(const Request& request, ServedFile& file, std::span<const std::byte> payload,
-                     Reply& reply, std::span<std::byte> room);
+  bool serve_at_once(const Request& request, ServedFile& file, std::uint64_t asker,
+                     std::span<const std::byte> payload, Reply& reply, std::span<std::byte> room);
   // Serves anything, waiting for the file system where it must. Threads: any. `file` is null for
   // `open`, which sets it; `close` clears it. What is to follow the reply stands in `answer`.
-  Reply serve(const Request& request, ServedFile*& file, std::span<const std::byte> payload,
-              std::vector<std::byte>& answer);
-  // Gives one user's number back. Returns 0 or the errno value of a write-back that failed.
-  int release(ServedFile* file);
+  Reply serve(const Request& request, ServedFile*& file, std::uint64_t asker,
+              std::span<const std::byte> payload, std::vector<std::byte>& answer);
+  // Gives one user's number back, when what he had queued is done. Returns 0 or the errno value of
+  // a write that failed.
+  int release(ServedFile* file, std::uint64_t asker);
 
  private:
+  // Takes a write to be done later; false where there is no room and nobody to wait for it.
+  bool take(const Request& request, ServedFile& file, std::uint64_t asker,
+            std::span<const std::byte> payload, bool waits, Reply& reply);
+  // Of those taken, what the request must come behind is done.
+  void wait_for_taken(const Request& request, const ServedFile& file);
+  // A write that is asked for or was taken; bytes done, or -1.
+  static ssize_t write(const ServedFile& file, std::uint16_t flags, std::uint64_t offset,
+                       std::span<const std::byte> bytes);
   int open(const Request& request, std::span<const std::byte> payload, ServedFile*& file,
            Reply& reply);
   // A transfer of runs; 0 or an errno value.
@@ -53,6 +67,7 @@ class Service {
   Session& session_;
   std::mutex mutex_;  // guards the list and its users
   std::list<ServedFile> files_;
+  WriteQueue taken_;
 };
 
 }  // namespace nvio

@@ -36,8 +36,10 @@ int JobFile::each_node(Act&& act) {
 
 // --- state -------------------------------------------------------------------------------------
 
+// Where all have left the file, a manager that has writes of ours to do orders what we do with it.
 bool JobFile::is_routed() const {
-  return !cached_.is_plain() && cached_.entry().left.load(std::memory_order_acquire) == 0;
+  return !cached_.is_plain() &&
+         (cached_.entry().left.load(std::memory_order_acquire) == 0 || has_handed());
 }
 
 std::uint32_t JobFile::owner(std::uint64_t group) const { return owner_of(group, shares_, nodes_); }
@@ -150,7 +152,7 @@ int JobFile::leave() {
   if (cached_.entry().left.load() != 0) return 0;
   const auto everywhere = [&](Operation operation, auto&& here) {
     return each_node([&](std::uint32_t node) {
-      if (node == node_) return here();
+      if (is_here(node)) return here();
       Reply reply{};
       const int error = ask_simple(node, operation, 0, reply);
       // A plain write that is still under way there goes to the file, as all will.
@@ -207,7 +209,7 @@ int JobFile::truncate(std::uint64_t size) {
   if (!cached_.can_write_back()) return EINVAL;
   if (!is_routed()) return cached_.truncate(size);
   return each_node([&](std::uint32_t node) {
-    if (node == node_) return cached_.truncate(size);
+    if (is_here(node)) return cached_.truncate(size);
     unsynced_[node].store(1, std::memory_order_relaxed);
     Reply reply{};
     return ask_simple(node, Operation::truncate, size, reply);
@@ -216,33 +218,38 @@ int JobFile::truncate(std::uint64_t size) {
 
 // --- what survives -----------------------------------------------------------------------------
 
+int JobFile::settle(Operation operation, std::vector<std::atomic<std::uint8_t>>& pending) {
+  std::unique_lock lock(settling_, std::defer_lock);
+  if (has_handed()) lock.lock();
+  const std::uint64_t handed = handed_.load();
+  int first = 0;
+  for (std::uint32_t node = 0; node < nodes_; ++node) {
+    if (pending[node].exchange(0) == 0) continue;
+    Reply reply{};
+    const int error = ask_simple(node, operation, 0, reply);
+    if (error != 0) pending[node].store(1);
+    if (first == 0) first = error;
+  }
+  if (first == 0) raise_to(settled_, handed);
+  return first;
+}
+
 int JobFile::sync() {
   expects_windows_.store(false, std::memory_order_relaxed);
   int first = drain_queue();
+  // Before this process does the same here: what our own manager has queued is in its store then.
+  const int others = settle(Operation::sync, unsynced_);
   const int own = broken_.load() != 0 ? broken_.load() : cached_.sync();
   if (first == 0) first = own;
-  for (std::uint32_t node = 0; node < nodes_; ++node) {
-    if (unsynced_[node].exchange(0) == 0) continue;
-    Reply reply{};
-    const int error = ask_simple(node, Operation::sync, 0, reply);
-    if (error != 0) unsynced_[node].store(1);
-    if (first == 0) first = error;
-  }
-  return first;
+  return first != 0 ? first : others;
 }
 
 int JobFile::write_back() {
   int first = drain_queue();
+  const int others = settle(Operation::write_back, unwritten_);
   const int own = cached_.write_back();
   if (first == 0) first = own;
-  for (std::uint32_t node = 0; node < nodes_; ++node) {
-    if (unwritten_[node].exchange(0) == 0) continue;
-    Reply reply{};
-    const int error = ask_simple(node, Operation::write_back, 0, reply);
-    if (error != 0) unwritten_[node].store(1);
-    if (first == 0) first = error;
-  }
-  return first;
+  return first != 0 ? first : others;
 }
 
 void JobFile::prefetch(std::uint32_t share, std::uint32_t shares) {

@@ -58,8 +58,11 @@ class JobFile {
   void expect_windows() { expects_windows_.store(true, std::memory_order_relaxed); }
   bool expects_windows() const { return expects_windows_.load(std::memory_order_relaxed); }
   // The same, but returns before it is done. Other processes see the bytes after this one's next
-  // sync or close, which also tells what went wrong; this process sees them at once.
+  // sync or close, which also tells what went wrong; this process sees them at once. Queued here,
+  // or by the managers of the nodes that have the bytes, also of this one; here too where there are
+  // none. While nothing of the file is cached anywhere, no manager has any of it: then it is done.
   ssize_t write_later(std::uint64_t offset, const void* buffer, std::size_t length);
+  ssize_t hand_over(std::uint64_t offset, const void* buffer, std::size_t length);
   std::uint64_t size();
   int truncate(std::uint64_t size);
   int sync();
@@ -88,6 +91,13 @@ class JobFile {
 
   // Whether transfers go to the owner of the bytes.
   bool is_routed() const;
+  // Whether managers may still have writes of this process to do.
+  bool has_handed() const { return handed_.load() != settled_.load(); }
+  // Whether what a node is asked is done by this process itself. Not where that node's manager may
+  // have writes of ours to do: it knows what comes first.
+  bool is_here(std::uint32_t node) const { return node == node_ && !has_handed(); }
+  // Asks the nodes of `pending` (written to since they were last asked), and forgets that they are.
+  int settle(Operation operation, std::vector<std::atomic<std::uint8_t>>& pending);
   std::uint32_t owner(std::uint64_t group) const;
   ssize_t read_now(std::uint64_t offset, void* buffer, std::size_t length);
   // `flags` of the requests (wire.h), also for the part that is done here.
@@ -98,6 +108,7 @@ class JobFile {
                   std::uint16_t flags);
   ssize_t write_at(std::uint32_t node, std::uint64_t offset, const char* buffer, std::size_t length,
                    std::uint16_t flags);
+  void note_written(std::uint32_t node);
   // Calls transfer(node, runs, buffer) for the runs of each MiB, which has a node; each(run,
   // buffer) for what lies in two of them, and while nothing is cached.
   template <typename Byte, typename Transfer, typename Each>
@@ -127,7 +138,9 @@ class JobFile {
   int drain_queue();
   bool is_queued(std::uint64_t offset, std::size_t length) const;
   void wait_for_overlap(std::uint64_t offset, std::size_t length);
-  ssize_t write_now(std::uint64_t offset, const void* buffer, std::size_t length);
+  // `flags`: kQueue, or none.
+  ssize_t write_now(std::uint64_t offset, const void* buffer, std::size_t length,
+                    std::uint16_t flags = 0);
 
   Job& job_;
   CachedFile& cached_;
@@ -147,8 +160,10 @@ class JobFile {
   std::mutex queueing_;  // guards making the queue
   std::unique_ptr<WriteQueue> queue_;
   std::atomic<WriteQueue*> queued_{nullptr};
-  int queue_error_ = 0;         // told by a drain that could not report it; guarded by `queueing_`
-  std::atomic<int> broken_{0};  // errno: this process does not know the file's state
+  std::atomic<std::uint64_t> handed_{0};   // writes that managers have queued
+  std::atomic<std::uint64_t> settled_{0};  // of these, the first ones, which are done
+  std::mutex settling_;                    // held while nodes are asked for the rest
+  std::atomic<int> broken_{0};             // errno: this process does not know the file's state
 };
 
 }  // namespace nvio

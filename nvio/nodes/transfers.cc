@@ -74,7 +74,7 @@ ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t len
     const std::uint32_t node = owner(group);
     char* to = buffer + (at - offset);
     ssize_t done = 0;
-    if (node == node_) {
+    if (is_here(node)) {
       if (home_ != node_) cached_.know_size(known);
       done = flags == kWindow ? cached_.read_window(at, to, stop - at)
                               : cached_.read(at, to, stop - at, flags == kLarge);
@@ -102,7 +102,7 @@ ssize_t JobFile::read_at(std::uint32_t node, std::uint64_t offset, char* buffer,
     errno = error;
     return -1;
   }
-  count(job_.counters().remote_reads);
+  if (node != node_) count(job_.counters().remote_reads);
   return reply.payload;
 }
 
@@ -111,7 +111,8 @@ ssize_t JobFile::write(std::uint64_t offset, const void* buffer, std::size_t len
   return write_now(offset, buffer, length);
 }
 
-ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t length) {
+ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t length,
+                           std::uint16_t flags) {
   if (nodes_ == 1) return cached_.write(offset, buffer, length);
   const int broken = broken_.load();
   if (broken != 0 || !cached_.can_write_back()) {
@@ -126,9 +127,8 @@ ssize_t JobFile::write_now(std::uint64_t offset, const void* buffer, std::size_t
       return *done;
     }
   }
-  const bool large = cached_.is_large_write(offset, length);
-  const ssize_t done =
-      routed_write(offset, static_cast<const char*>(buffer), length, large ? kLarge : 0);
+  if (cached_.is_large_write(offset, length)) flags |= kLarge;
+  const ssize_t done = routed_write(offset, static_cast<const char*>(buffer), length, flags);
   if (done >= 0) move_on();
   return done;
 }
@@ -155,7 +155,7 @@ ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::siz
     const std::uint32_t node = owner(group);
     const char* from = buffer + (at - offset);
     ssize_t done = 0;
-    if (node != node_) {
+    if (!is_here(node) || (flags & kQueue) != 0) {
       done = write_at(node, at, from, stop - at, flags);
     } else {
       done = flags == kWindow ? cached_.write_window(at, from, stop - at)
@@ -177,21 +177,28 @@ ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::siz
   return -1;
 }
 
+// Once it is there: a sync that was answered before knows nothing of it.
+void JobFile::note_written(std::uint32_t node) {
+  unsynced_[node].store(1);
+  unwritten_[node].store(1);
+}
+
 ssize_t JobFile::write_at(std::uint32_t node, std::uint64_t offset, const char* buffer,
                           std::size_t length, std::uint16_t flags) {
-  unsynced_[node].store(1, std::memory_order_relaxed);
-  unwritten_[node].store(1, std::memory_order_relaxed);
   Request request{};
   request.operation = Operation::write;
   request.flags = flags;
   request.offset = offset;
   Reply reply{};
-  if (const int error = ask(node, request, reply, bytes_of(buffer, length))) {
+  const int error = ask(node, request, reply, bytes_of(buffer, length));
+  note_written(node);
+  if (error != 0) {
     errno = error;
     return -1;
   }
+  if ((flags & kQueue) != 0) handed_.fetch_add(1);
   if (node == home_) raise_to(cached_.entry().confirmed, offset + reply.value);
-  count(job_.counters().remote_writes);
+  if (node != node_) count(job_.counters().remote_writes);
   return static_cast<ssize_t>(reply.value);
 }
 
@@ -249,7 +256,7 @@ bool JobFile::read_runs(std::span<const FileRun> runs, char* buffer) {
   const bool done = each_group_of_runs(
       runs, buffer,
       [&](std::uint32_t node, std::span<const FileRun> some, char* to, std::uint64_t length) {
-        return node == node_ ? cached_.read_runs(some, to) : read_runs_at(node, some, to, length);
+        return is_here(node) ? cached_.read_runs(some, to) : read_runs_at(node, some, to, length);
       },
       [&](const FileRun& run, char* to) {
         return read_now(run.offset, to, run.length) == static_cast<ssize_t>(run.length);
@@ -269,7 +276,7 @@ bool JobFile::read_runs_at(std::uint32_t node, std::span<const FileRun> runs, ch
   Reply reply{};
   const std::span room(reinterpret_cast<std::byte*>(buffer), length);
   if (ask(node, request, reply, runs_payload(request.offset, runs, {}), room) != 0) return false;
-  count(job_.counters().remote_reads);
+  if (node != node_) count(job_.counters().remote_reads);
   return reply.payload == length;
 }
 
@@ -282,7 +289,7 @@ bool JobFile::write_runs(std::span<const FileRun> runs, const char* buffer) {
       runs, buffer,
       [&](std::uint32_t node, std::span<const FileRun> some, const char* from,
           std::uint64_t length) {
-        return (node == node_ ? cached_.write_runs(some, from)
+        return (is_here(node) ? cached_.write_runs(some, from)
                               : write_runs_at(node, some, from, length)) &&
                tell_size(some.back().end()) == 0;
       },
@@ -295,20 +302,18 @@ bool JobFile::write_runs(std::span<const FileRun> runs, const char* buffer) {
 
 bool JobFile::write_runs_at(std::uint32_t node, std::span<const FileRun> runs, const char* buffer,
                             std::uint64_t length) {
-  unsynced_[node].store(1, std::memory_order_relaxed);
-  unwritten_[node].store(1, std::memory_order_relaxed);
   Request request{};
   request.operation = Operation::write;
   request.flags = kRuns;
   request.offset = runs.front().offset;
   request.length = length;
   Reply reply{};
-  if (ask(node, request, reply, runs_payload(request.offset, runs, bytes_of(buffer, length))) !=
-      0) {
-    return false;
-  }
+  const int error =
+      ask(node, request, reply, runs_payload(request.offset, runs, bytes_of(buffer, length)));
+  note_written(node);
+  if (error != 0) return false;
   if (node == home_) raise_to(cached_.entry().confirmed, runs.back().end());
-  count(job_.counters().remote_writes);
+  if (node != node_) count(job_.counters().remote_writes);
   return true;
 }
 
@@ -319,14 +324,15 @@ ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size
   if (length == 0 || length > kMost || !cached_.can_write_back()) {
     return write(offset, buffer, length);
   }
+  const char* bytes = static_cast<const char*>(buffer);
   WriteQueue* queue = queued_.load(std::memory_order_acquire);
   if (queue == nullptr) {
     const std::lock_guard guard(queueing_);
     if (queue_ == nullptr) {
       queue_ = std::make_unique<WriteQueue>(
-          [this](std::uint64_t at, const char* data, std::size_t size) {
-            const ssize_t done = write_now(at, data, size);
-            if (done == static_cast<ssize_t>(size)) return 0;
+          [this](const QueuedWrite& queued) {
+            const ssize_t done = write_now(queued.offset, queued.data.data(), queued.data.size());
+            if (done == static_cast<ssize_t>(queued.data.size())) return 0;
             return done < 0 ? errno : EIO;
           },
           kMost);
@@ -334,8 +340,14 @@ ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size
     }
     queue = queue_.get();
   }
-  queue->add(offset, buffer, length);
+  queue->add({.offset = offset, .data = {bytes, bytes + length}});
   return static_cast<ssize_t>(length);
+}
+
+ssize_t JobFile::hand_over(std::uint64_t offset, const void* buffer, std::size_t length) {
+  if (nodes_ == 1) return write_later(offset, buffer, length);
+  wait_for_overlap(offset, length);
+  return write_now(offset, buffer, length, kQueue);
 }
 
 bool JobFile::is_queued(std::uint64_t offset, std::size_t length) const {
@@ -344,19 +356,13 @@ bool JobFile::is_queued(std::uint64_t offset, std::size_t length) const {
 }
 
 void JobFile::wait_for_overlap(std::uint64_t offset, std::size_t length) {
-  if (!is_queued(offset, length)) return;
-  const int error = queued_.load(std::memory_order_acquire)->drain();
-  const std::lock_guard guard(queueing_);
-  if (queue_error_ == 0) queue_error_ = error;
+  WriteQueue* queue = queued_.load(std::memory_order_acquire);
+  if (queue != nullptr) queue->wait_for(offset, length);
 }
 
 int JobFile::drain_queue() {
   WriteQueue* queue = queued_.load(std::memory_order_acquire);
-  if (queue == nullptr) return 0;
-  const int error = queue->drain();
-  const std::lock_guard guard(queueing_);
-  const int earlier = std::exchange(queue_error_, 0);
-  return earlier != 0 ? earlier : error;
+  return queue == nullptr ? 0 : queue->drain();
 }
 
 }  // namespace nvio

@@ -51,6 +51,10 @@ std::optional<Request> parse_request(std::span<const std::byte, sizeof(Request)>
   if (has_runs && request.operation != Operation::read && request.operation != Operation::write) {
     return std::nullopt;
   }
+  const bool is_queued = (request.flags & kQueue) != 0;
+  const bool is_plain_write =
+      request.operation == Operation::write && (request.flags & (kWindow | kRuns)) == 0;
+  if (is_queued && !is_plain_write) return std::nullopt;
   const bool carries =
       has_runs || request.operation == Operation::open || request.operation == Operation::write;
   if (!carries && request.payload != 0) return std::nullopt;

@@ -21,7 +21,7 @@ static_assert(std::endian::native == std::endian::little,
               "messages are sent as they stand in memory: port wire.h first");
 
 constexpr char kWireMagic[8] = {'n', 'v', 'i', 'o', 'w', 'i', 'r', 'e'};
-constexpr std::uint32_t kWireVersion = 6;
+constexpr std::uint32_t kWireVersion = 7;
 constexpr std::uint32_t kMostPayload = 1 << 20;  // bytes after a request or a reply
 
 using Nonce = std::array<std::uint8_t, 32>;
@@ -85,7 +85,8 @@ constexpr std::uint16_t kLarge = 1;   // a piece of a transfer that is large as 
 constexpr std::uint16_t kRouted = 2;  // open: the job does not go to the file plainly any more
 constexpr std::uint16_t kWindow = 4;  // read or write: what CachedFile calls a window
 constexpr std::uint16_t kRuns = 8;    // read or write: of many runs of bytes
-constexpr std::uint16_t kKnownFlags = kLarge | kRouted | kWindow | kRuns;
+constexpr std::uint16_t kQueue = 16;  // write: to be answered once it is queued at the manager
+constexpr std::uint16_t kKnownFlags = kLarge | kRouted | kWindow | kRuns | kQueue;
 
 struct Request {
   std::uint32_t magic;

@@ -3,10 +3,19 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <utility>
-
 namespace nvio {
+namespace {
+
+// Many short writes take more than their bytes.
+std::size_t room_of(const QueuedWrite& write) { return sizeof write + write.data.size(); }
+
+bool touches(const QueuedWrite& write, std::uint64_t offset, std::uint64_t length,
+             const void* file) {
+  return write.file == file && write.offset < offset + length &&
+         offset < write.offset + write.data.size();
+}
+
+}  // namespace
 
 // The program's signals are for the program's threads.
 WriteQueue::WriteQueue(Write write, std::size_t most) : write_(std::move(write)), most_(most) {
@@ -27,30 +36,55 @@ WriteQueue::~WriteQueue() {
   thread_.join();
 }
 
-bool WriteQueue::add(std::uint64_t offset, const void* data, std::size_t length) {
-  if (length > most_) return false;
-  const char* bytes = static_cast<const char*>(data);
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return bytes_ + length <= most_; });
-  waiting_.push_back({offset, {bytes, bytes + length}});
-  bytes_ += length;
+bool WriteQueue::has_room(const QueuedWrite& write) const {
+  return waiting_.empty() || bytes_ + room_of(write) <= most_;
+}
+
+void WriteQueue::put(QueuedWrite write, std::unique_lock<std::mutex>& lock) {
+  bytes_ += room_of(write);
+  waiting_.push_back(std::move(write));
   const bool was_idle = waiting_.size() == 1;
   lock.unlock();
   if (was_idle) changed_.notify_all();
+}
+
+void WriteQueue::add(QueuedWrite write) {
+  std::unique_lock lock(mutex_);
+  ++wanting_;
+  changed_.wait(lock, [&] { return has_room(write); });
+  --wanting_;
+  put(std::move(write), lock);
+}
+
+bool WriteQueue::try_add(QueuedWrite write) {
+  std::unique_lock lock(mutex_);
+  if (wanting_ != 0 || !has_room(write)) return false;
+  put(std::move(write), lock);
   return true;
 }
 
-bool WriteQueue::overlaps(std::uint64_t offset, std::size_t length) {
-  const std::lock_guard guard(mutex_);
-  return std::any_of(waiting_.begin(), waiting_.end(), [&](const Waiting& one) {
-    return one.offset < offset + length && offset < one.offset + one.data.size();
-  });
+std::size_t WriteQueue::until(std::uint64_t offset, std::uint64_t length, const void* file) const {
+  std::size_t count = waiting_.size();
+  while (count > 0 && !touches(waiting_[count - 1], offset, length, file)) --count;
+  return count;
 }
 
-int WriteQueue::drain() {
+bool WriteQueue::overlaps(std::uint64_t offset, std::uint64_t length, const void* file) {
+  const std::lock_guard guard(mutex_);
+  return until(offset, length, file) > 0;
+}
+
+void WriteQueue::wait_for(std::uint64_t offset, std::uint64_t length, const void* file) {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return waiting_.empty(); });
-  return std::exchange(error_, 0);
+  const std::uint64_t last = done_ + until(offset, length, file);
+  changed_.wait(lock, [&] { return done_ >= last; });
+}
+
+int WriteQueue::drain(const void* file, std::uint64_t owner) {
+  wait_for(0, UINT64_MAX, file);
+  const std::lock_guard guard(mutex_);
+  const auto told = errors_.extract({file, owner});
+  return told.empty() ? 0 : told.mapped();
 }
 
 void WriteQueue::run() {
@@ -58,13 +92,14 @@ void WriteQueue::run() {
   for (;;) {
     changed_.wait(lock, [&] { return stopping_ || !waiting_.empty(); });
     if (waiting_.empty()) return;
-    const Waiting& first = waiting_.front();  // a deque keeps it in place while others are added
+    const QueuedWrite& first = waiting_.front();  // stays in place while others are added
     lock.unlock();
-    const int error = write_(first.offset, first.data.data(), first.data.size());
+    const int error = write_(first);
     lock.lock();
-    if (error_ == 0) error_ = error;
-    bytes_ -= waiting_.front().data.size();
+    if (error != 0) errors_.try_emplace({first.file, first.owner}, error);
+    bytes_ -= room_of(first);
     waiting_.pop_front();
+    ++done_;
     changed_.notify_all();
   }
 }

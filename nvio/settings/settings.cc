@@ -39,7 +39,8 @@ constexpr Word<Admit> kAdmit[] = {
 constexpr Word<SyncTo> kSync[] = {{"store", SyncTo::store}, {"file", SyncTo::file}};
 constexpr Word<Close> kClose[] = {{"visible", Close::visible}, {"durable", Close::durable}};
 constexpr Word<Prefetch> kPrefetch[] = {{"none", Prefetch::none}, {"whole", Prefetch::whole}};
-constexpr Word<Writes> kWrites[] = {{"sync", Writes::sync}, {"async", Writes::async}};
+constexpr Word<Writes> kWrites[] = {
+    {"sync", Writes::sync}, {"async", Writes::async}, {"async-manager", Writes::async_manager}};
 constexpr Word<Spread> kSpread[] = {{"striped", Spread::striped}, {"parts", Spread::parts}};
 constexpr Word<Connections> kConnections[] = {{"auto", Connections::automatic},
                                               {"direct", Connections::direct},
@@ -103,7 +104,7 @@ constexpr FileRow kFileRows[] = {
      [](FileSettings& s, std::string_view v) { return choose(v, kClose, s.close); }},
     {"prefetch", "none or whole",
      [](FileSettings& s, std::string_view v) { return choose(v, kPrefetch, s.prefetch); }},
-    {"write", "sync or async",
+    {"write", "sync, async or async-manager",
      [](FileSettings& s, std::string_view v) { return choose(v, kWrites, s.writes); }},
     {"unique", kOnOff,
      [](FileSettings& s, std::string_view v) { return choose(v, kSwitch, s.unique); }},

@@ -17,8 +17,9 @@ enum class Admit : std::uint8_t { automatic = 0, always = 1, never = 2 };
 enum class SyncTo : std::uint8_t { store = 0, file = 1 };
 enum class Close : std::uint8_t { visible = 0, durable = 1 };
 enum class Prefetch : std::uint8_t { none = 0, whole = 1 };
-// Whether a write returns once it is done, or once it is queued.
-enum class Writes : std::uint8_t { sync = 0, async = 1 };
+// Whether a write returns once it is done, or once it is queued: by this process, or by the manager
+// of the node that has its bytes.
+enum class Writes : std::uint8_t { sync = 0, async = 1, async_manager = 2 };
 // How the blocks of a file belong to several nodes.
 enum class Spread : std::uint8_t { striped = 0, parts = 1 };
 // How a process speaks to the manager of another node: by a connection of its own, or by that of

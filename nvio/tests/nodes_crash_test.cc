@@ -109,9 +109,15 @@ class History : TemporaryStore {
       largest_ = std::max(largest_, offset + length);
       wrote_[node][owner_of(group, shares_, settings_.nodes)] = true;
       const std::string data(length, static_cast<char>(value));
-      ASSERT_EQ(file.write(offset, data.data(), length), static_cast<ssize_t>(length));
+      // What a manager takes is written beside this thread, which has to wait before it goes on.
+      const bool is_queued = random_() % 6 == 0;
+      ASSERT_EQ(is_queued ? file.hand_over(offset, data.data(), length)
+                          : file.write(offset, data.data(), length),
+                static_cast<ssize_t>(length));
+      if (is_queued) ASSERT_EQ(file.sync(), 0);
       for (std::size_t i = first; i < first + length; ++i) bytes_[i].now = value;
       size_ = std::max(size_, offset + length);
+      if (is_queued) synced(node);
     } else if (what < 78) {
       std::string got(length, 'x');
       const std::uint64_t there = std::min(length, size_ - std::min(size_, offset));

@@ -18,55 +18,16 @@
 #include <random>
 #include <thread>
 
-#include "../nodes/job.h"
 #include "../nodes/placement.h"
 #include "../nodes/rendezvous.h"
 #include "../settings/launcher.h"
-#include "cached_file_fixture.h"
+#include "jobs_fixture.h"
 
 namespace nvio {
 namespace {
 
-// Each rank with connections of its own, and by way of its own node's manager.
-class NodesTest : public CachedFileTest, public testing::WithParamInterface<Connections> {
+class NodesTest : public JobsTest {
  protected:
-  void SetUp() override {
-    CachedFileTest::SetUp();
-    settings_.nodes = 3;
-    settings_.connections = GetParam();
-    settings_.quiet = true;
-  }
-
-  void TearDown() override {
-    jobs_.clear();
-    expect_store_to_go();
-    CachedFileTest::TearDown();
-  }
-
-  void join_all() {
-    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
-      Settings own = settings_;
-      own.node = node;
-      std::string why;
-      jobs_.push_back(Job::join(own, why));
-      ASSERT_NE(jobs_.back(), nullptr) << why;
-    }
-  }
-
-  std::vector<JobFile*> open_everywhere() {
-    std::vector<JobFile*> files;
-    const int fd = ::open(path_.c_str(), O_RDWR | O_CREAT, 0600);
-    for (auto& job : jobs_) files.push_back(job->acquire(fd, path_, settings_.file));
-    ::close(fd);
-    return files;
-  }
-
-  int release(const std::vector<JobFile*>& files) {
-    int error = 0;
-    for (std::size_t i = 0; i < files.size(); ++i) error |= jobs_[i]->release(files[i]);
-    return error;
-  }
-
   // Random operations by random nodes against one array of bytes.
   void run_histories(std::uint64_t seeds) {
     for (std::uint64_t seed = 0; seed < seeds; ++seed) {
@@ -122,8 +83,6 @@ class NodesTest : public CachedFileTest, public testing::WithParamInterface<Conn
     EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     return fd;
   }
-
-  std::vector<std::unique_ptr<Job>> jobs_;
 };
 
 INSTANTIATE_TEST_SUITE_P(All, NodesTest, testing::Values(Connections::direct, Connections::relayed),
@@ -149,38 +108,6 @@ TEST_P(NodesTest, AdmissionLeftToNvioIsOneFile) {
   settings_.file.admit = Admit::automatic;
   join_all();
   run_histories(4);
-}
-
-TEST_P(NodesTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync) {
-  join_all();
-  const std::vector<JobFile*> files = open_everywhere();
-  std::mt19937_64 random(5);
-  std::string model;
-  for (int step = 0; step < 1500; ++step) {
-    const std::uint64_t offset = random() % (6 << 20);
-    const std::size_t length = 1 + random() % 20000;
-    if (random() % 3 != 0) {
-      const std::string data(length, static_cast<char>(random()));
-      if (model.size() < offset + length) model.resize(offset + length);
-      model.replace(offset, length, data);
-      ASSERT_EQ(files[1]->write_later(offset, data.data(), length), static_cast<ssize_t>(length));
-    } else if (random() % 20 != 0) {
-      std::string got(length, 'x');
-      const std::string want = offset < model.size() ? model.substr(offset, length) : "";
-      const std::uint64_t size = step % 2 == 0 ? files[1]->size() : model.size();
-      ASSERT_EQ(size, model.size());
-      const ssize_t done = files[1]->read(offset, got.data(), std::min(length, want.size()));
-      ASSERT_EQ(done, static_cast<ssize_t>(want.size()));
-      ASSERT_EQ(got.compare(0, want.size(), want), 0) << step;
-    } else {
-      ASSERT_EQ(files[1]->sync(), 0);
-      std::string got(model.size(), 'x');
-      ASSERT_EQ(files[2]->read(0, got.data(), got.size()), static_cast<ssize_t>(model.size()));
-      ASSERT_EQ(got == model, true) << step;
-    }
-  }
-  ASSERT_EQ(release(files), 0);
-  EXPECT_EQ(file_content() == model, true);
 }
 
 // The whole of the state machine, though no call here is slow.
@@ -446,23 +373,6 @@ TEST_P(NodesTest, NoCoreDumpHoldsTheSecret) {
   EXPECT_EQ(core_in("/"), at_root);
   jobs_.clear();
   fs::remove_all(store_folder(settings_, 1));
-}
-
-TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {
-  std::vector<std::uint64_t> order;
-  WriteQueue queue(
-      [&](std::uint64_t offset, const char*, std::size_t) {
-        order.push_back(offset);
-        return offset == 3 ? ENOSPC : offset == 5 ? EIO : 0;
-      },
-      100);
-  for (std::uint64_t i = 0; i < 50; ++i) EXPECT_TRUE(queue.add(i, "0123456789", 10));
-  EXPECT_EQ(queue.drain(), ENOSPC);
-  EXPECT_EQ(queue.drain(), 0);
-  EXPECT_FALSE(queue.overlaps(0, 1000));
-  ASSERT_EQ(order.size(), 50U);
-  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
-  EXPECT_FALSE(queue.add(0, std::string(101, 'x').data(), 101)) << "more than there is room for";
 }
 
 TEST(Placement, BelievesWhoSaysThatThereIsOneNode) {

@@ -4,9 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <semaphore>
+#include <thread>
 
+#include "../cache/cached_file.h"
 #include "../system/real.h"
 #include "temporary_store.h"
 
@@ -16,6 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr ino_t kInode = 77;
+constexpr std::uint64_t kAsker = 1;
 
 // As if each file lay on a file system of its own, where it has the same inode as the others.
 void move_apart(struct stat& status) {
@@ -61,12 +67,12 @@ class ServiceTest : public ::testing::Test, protected TemporaryStore {
   static Reply open(Service& service, const std::string& path, ServedFile*& file) {
     OpenRequest wanted;
     wanted.inode = kInode;
-    wanted.access = kReads;
+    wanted.access = kReads | kWrites;
     wanted.path = path;
     Request request{};
     request.operation = Operation::open;
     std::vector<std::byte> answer;
-    return service.serve(request, file, open_payload(wanted), answer);
+    return service.serve(request, file, kAsker, open_payload(wanted), answer);
   }
 
   std::unique_ptr<Session> session_;
@@ -91,9 +97,130 @@ TEST_F(ServiceTest, TakesNoFileForOneOfAnotherFileSystemThatHasItsInode) {
   request.operation = Operation::read;
   request.length = request.size = 3;
   std::vector<std::byte> answer;
-  ASSERT_EQ(service.serve(request, two, {}, answer).error, 0);
+  ASSERT_EQ(service.serve(request, two, kAsker, {}, answer).error, 0);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(answer.data()), answer.size()), "two");
-  for (ServedFile* file : {one, two, same}) EXPECT_EQ(service.release(file), 0);
+  for (ServedFile* file : {one, two, same}) EXPECT_EQ(service.release(file, kAsker), 0);
+}
+
+// The file system is asked for a write only when it is let.
+class TakenTest : public ServiceTest {
+ protected:
+  void SetUp() override {
+    ServiceTest::SetUp();
+    let_.emplace(0);
+    error_ = 0;
+    apart_.pwrite = [](int fd, const void* data, std::size_t length, off_t offset) -> ssize_t {
+      let_->acquire();
+      errno = error_;
+      return error_ != 0 ? -1 : ::pwrite(fd, data, length, offset);
+    };
+    std::ofstream(root_ + "/one") << std::string(100, 'o');
+    ASSERT_EQ(open(service(), root_ + "/one", file_).error, 0);
+  }
+
+  void TearDown() override {
+    let_->release(1000);
+    service_.reset();
+    ServiceTest::TearDown();
+  }
+
+  Service& service() {
+    if (!service_) service_.emplace(*session_);
+    return *service_;
+  }
+
+  // Whether a write was taken at once.
+  bool take(std::uint64_t offset, const std::string& data) {
+    Reply reply{};
+    Request write{};
+    write.operation = Operation::write;
+    write.flags = kQueue;
+    write.offset = offset;
+    const bool is_taken = service().serve_at_once(write, *file_, kAsker, bytes_of(data), reply, {});
+    if (is_taken) EXPECT_EQ(reply.value, data.size());
+    return is_taken;
+  }
+
+  static std::span<const std::byte> bytes_of(const std::string& data) {
+    return std::as_bytes(std::span(data));
+  }
+
+  int ask(Operation operation, std::uint64_t asker) {
+    Request request{};
+    request.operation = operation;
+    std::vector<std::byte> answer;
+    return service().serve(request, file_, asker, {}, answer).error;
+  }
+
+  static inline std::optional<std::counting_semaphore<>> let_;
+  static inline std::atomic<int> error_{0};
+  std::optional<Service> service_;
+  ServedFile* file_ = nullptr;
+};
+
+TEST_F(TakenTest, AWriteIsTakenBeforeItIsDoneAndWhoReadsItsBytesComesBehind) {
+  ASSERT_TRUE(take(10, "new"));
+  Request read{};
+  read.operation = Operation::read;
+  read.offset = 11;
+  read.length = 3;
+  read.size = 14;
+  std::vector<std::byte> answer;
+  Reply reply{};
+  std::vector<std::byte> room(3);
+  EXPECT_FALSE(service().serve_at_once(read, *file_, kAsker + 1, {}, reply, room));
+  std::thread asks([&] {
+    ServedFile* file = file_;
+    EXPECT_EQ(service().serve(read, file, kAsker + 1, {}, answer).error, 0);
+  });
+  let_->release();
+  asks.join();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(answer.data()), answer.size()), "ewo");
+  EXPECT_EQ(service().release(file_, kAsker), 0);
+}
+
+TEST_F(TakenTest, AnErrorIsToldOnceToWhoHadTheWriteQueued) {
+  error_ = ENOSPC;
+  let_->release(2);
+  for (const Operation tells : {Operation::sync, Operation::write_back}) {
+    ASSERT_TRUE(take(10, "new"));
+    EXPECT_EQ(ask(tells, kAsker + 1), 0);
+    EXPECT_EQ(ask(tells, kAsker), ENOSPC);
+    EXPECT_EQ(ask(tells, kAsker), 0);
+  }
+  let_->release();
+  ASSERT_TRUE(take(10, "new"));
+  EXPECT_EQ(ask(Operation::close, kAsker), ENOSPC);
+}
+
+TEST_F(TakenTest, AQueueHasAnEndWhichWhoAsksWaitsFor) {
+  const std::string data(1 << 20, 'd');
+  int taken = 0;
+  while (taken < 100 && take(0, data)) ++taken;
+  EXPECT_GE(taken, 8);
+  EXPECT_LE(taken, 16);
+  std::thread asks([&] {
+    Request write{};
+    write.operation = Operation::write;
+    write.flags = kQueue;
+    ServedFile* file = file_;
+    std::vector<std::byte> answer;
+    EXPECT_EQ(service().serve(write, file, kAsker, bytes_of(data), answer).value, data.size());
+  });
+  let_->release(taken);
+  asks.join();
+  let_->release();
+  EXPECT_EQ(service().release(file_, kAsker), 0);
+}
+
+TEST_F(TakenTest, WhatATruncationCutsOffWasDoneBefore) {
+  ASSERT_TRUE(take(90, std::string(20, 'n')));
+  EXPECT_EQ(file_->cached->size(), file_->is_home ? 110U : 100U);
+  std::thread asks([&] { EXPECT_EQ(ask(Operation::truncate, kAsker + 1), 0); });
+  let_->release();
+  asks.join();
+  EXPECT_EQ(fs::file_size(root_ + "/one"), 0U);
+  EXPECT_EQ(service().release(file_, kAsker), 0);
 }
 
 }  // namespace

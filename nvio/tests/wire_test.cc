@@ -49,7 +49,7 @@ std::optional<Request> parsed(const Request& request) {
 }
 
 TEST(Wire, ReadsAndWritesTheGoldenConversation) {
-  // Hello, welcome, proof, an open with its path, the reply, a read.
+  // Hello, welcome, proof, an open with its path, the reply, a read, a write to be queued.
   const std::vector<std::byte> want = golden("conversation.wire");
   const std::vector<std::uint8_t> secret(32, 7);
   Hello hello{};
@@ -83,6 +83,11 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   reply.unit = 4;
   reply.state = FileState::active;
   const Request read = a_request();
+  Request write = a_request();
+  write.operation = Operation::write;
+  write.flags = kLarge | kQueue;
+  write.payload = 3;
+  write.length = 0;
 
   std::vector<std::byte> got;
   const auto add = [&got](const void* data, std::size_t size) {
@@ -96,6 +101,8 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   add(payload.data(), payload.size());
   add(&reply, sizeof reply);
   add(&read, sizeof read);
+  add(&write, sizeof write);
+  add("abc", write.payload);
   if (std::getenv("NVIO_WRITE_GOLDEN") != nullptr) {
     std::ofstream(std::string(NVIO_TESTDATA) + "/conversation.wire", std::ios::binary)
         .write(reinterpret_cast<const char*>(got.data()), static_cast<std::streamsize>(got.size()));
@@ -103,6 +110,7 @@ TEST(Wire, ReadsAndWritesTheGoldenConversation) {
   EXPECT_EQ(got == want, true);
 
   ASSERT_TRUE(parsed(request).has_value());
+  ASSERT_TRUE(parsed(write).has_value());
   const auto reopened = parse_open(payload);
   ASSERT_TRUE(reopened.has_value());
   EXPECT_EQ(reopened->path, "/scratch/data");
@@ -155,7 +163,14 @@ TEST(Wire, RefusesRequestsThatAManagerMustNotActOn) {
   EXPECT_TRUE(refused([](Request& r) { r.magic ^= 1; }));
   EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(0); }));
   EXPECT_TRUE(refused([](Request& r) { r.operation = static_cast<Operation>(16); }));
-  EXPECT_TRUE(refused([](Request& r) { r.flags = 16; }));
+  EXPECT_TRUE(refused([](Request& r) { r.flags = 32; }));
+  EXPECT_TRUE(refused([](Request& r) { r.flags = kQueue; })) << "a read";
+  for (const std::uint16_t other : {kWindow, kRuns}) {
+    EXPECT_TRUE(refused([other](Request& r) {
+      r.operation = Operation::write;
+      r.flags = static_cast<std::uint16_t>(kQueue | other);
+    }));
+  }
   EXPECT_TRUE(refused([](Request& r) { r.payload = 1; }));  // a read carries none
   EXPECT_TRUE(refused([](Request& r) { r.payload = kMostPayload + 1; }));
   EXPECT_TRUE(refused([](Request& r) { r.length = kMostPayload + 1; }));

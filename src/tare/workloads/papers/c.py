@@ -10,7 +10,8 @@ from tare.published.beside import Beside, Ours, measured, saved
 from tare.workloads.findings import Findings, QuestionSeen
 from tare.workloads.mpi_io_rows import MpiLevels
 
-_ASYNCHRONOUS = ("write", "async")
+_ASYNCHRONOUS = ("write", "async-manager")
+"""The paper's: a node's manager queues what it is sent."""
 
 
 def beside(found: Findings) -> tuple[Beside, ...]:
@@ -49,7 +50,9 @@ def _settings(cell: Cell) -> tuple[tuple[str, str], ...] | None:
 
 def _against_asynchronous(question: QuestionSeen) -> bool:
     ours, theirs = _settings(question.cell), _settings(question.against)
-    return theirs is not None and _ASYNCHRONOUS in theirs and _ASYNCHRONOUS not in (ours or ())
+    if theirs is None or _ASYNCHRONOUS not in theirs:
+        return False
+    return dict(ours or ()).get("write", "sync") == "sync"
 
 
 def _saved(questions: Iterable[QuestionSeen]) -> tuple[Ours, ...]:

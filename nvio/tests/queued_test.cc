@@ -1,0 +1,255 @@
+// Queued writes, of a process and of a manager: what is seen of them when, what comes behind them,
+// and what becomes of them where a process or a manager is killed.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <optional>
+#include <random>
+#include <semaphore>
+#include <thread>
+
+#include "../nodes/rendezvous.h"
+#include "../nodes/write_queue.h"
+#include "../settings/launcher.h"
+#include "jobs_fixture.h"
+
+namespace nvio {
+namespace {
+
+class QueuedTest : public JobsTest {
+ protected:
+  using Later = ssize_t (JobFile::*)(std::uint64_t, const void*, std::size_t);
+  // Queued writes of one node: seen by their process at once, by others after its sync.
+  void queue_writes(Later later) {
+    fs::remove(path_);
+    const std::vector<JobFile*> files = open_everywhere();
+    std::mt19937_64 random(5);
+    std::string model;
+    for (int step = 0; step < 1500; ++step) {
+      const std::uint64_t offset = random() % (6 << 20);
+      const std::size_t length = 1 + random() % 20000;
+      if (random() % 3 != 0) {
+        const std::string data(length, static_cast<char>(random()));
+        if (model.size() < offset + length) model.resize(offset + length);
+        model.replace(offset, length, data);
+        ASSERT_EQ((files[1]->*later)(offset, data.data(), length), static_cast<ssize_t>(length));
+      } else if (random() % 20 != 0) {
+        std::string got(length, 'x');
+        const std::string want = offset < model.size() ? model.substr(offset, length) : "";
+        const std::uint64_t size = step % 2 == 0 ? files[1]->size() : model.size();
+        ASSERT_EQ(size, model.size());
+        const ssize_t done = files[1]->read(offset, got.data(), std::min(length, want.size()));
+        ASSERT_EQ(done, static_cast<ssize_t>(want.size()));
+        ASSERT_EQ(got.compare(0, want.size(), want), 0) << step;
+      } else {
+        ASSERT_EQ(files[1]->sync(), 0);
+        std::string got(model.size(), 'x');
+        ASSERT_EQ(files[2]->read(0, got.data(), got.size()), static_cast<ssize_t>(model.size()));
+        ASSERT_EQ(got == model, true) << step;
+      }
+    }
+    ASSERT_EQ(release(files), 0);
+    EXPECT_EQ(file_content() == model, true);
+  }
+
+  // Of a node; nothing where it has gone, its store too.
+  std::optional<pid_t> manager(std::uint32_t node) const {
+    std::ifstream lock(store_folder(settings_, node) + "/manager.lock");
+    pid_t found = 0;
+    if (lock >> found && kill(found, 0) == 0) return found;
+    return std::nullopt;
+  }
+
+  // What a killed process or manager leaves for a recovery, once all managers have ended.
+  void remove_stores() const {
+    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
+      while (manager(node)) std::this_thread::yield();
+    }
+    for (std::uint32_t node = 0; node < settings_.nodes; ++node) {
+      fs::remove_all(store_folder(settings_, node));
+    }
+  }
+
+  // A manager has taken much by the time that it has done little of it.
+  void have_a_slow_store() {
+    settings_.kind = StoreKind::simulated;
+    settings_.simulated.access_ns = 500'000;
+  }
+
+  // Writes `bytes` of the file's begin, which lie at all nodes, by short pieces.
+  static void hand_over(JobFile& file, std::size_t bytes, char value) {
+    constexpr std::size_t kPiece = 32 << 10;
+    const std::string data(kPiece, value);
+    for (std::size_t at = 0; at < bytes; at += kPiece) {
+      ASSERT_EQ(file.hand_over(at, data.data(), kPiece), static_cast<ssize_t>(kPiece));
+    }
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(All, QueuedTest,
+                         testing::Values(Connections::direct, Connections::relayed),
+                         [](const auto& one) {
+                           return one.param == Connections::direct ? "direct" : "relayed";
+                         });
+
+TEST_P(QueuedTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSync) {
+  join_all();
+  queue_writes(&JobFile::write_later);
+  queue_writes(&JobFile::hand_over);
+}
+
+TEST_P(QueuedTest, WritesThatManagersQueueAreSeenSoWithAdmissionLeftToNvio) {
+  settings_.file.admit = Admit::automatic;
+  join_all();
+  queue_writes(&JobFile::hand_over);
+}
+
+TEST_P(QueuedTest, ATruncationComesBehindWhatManagersHaveTaken) {
+  have_a_slow_store();
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  hand_over(*files[1], 3 << 20, 't');
+  EXPECT_EQ(files[1]->size(), 3U << 20);
+  ASSERT_EQ(files[1]->truncate(100), 0);
+  EXPECT_EQ(files[1]->size(), 100U);
+  ASSERT_EQ(release(files), 0);
+  EXPECT_EQ(file_content(), std::string(100, 't'));
+}
+
+// One node leads all others out of the cache while their managers still have writes to do.
+TEST_P(QueuedTest, WhatIsWrittenPlainlyComesAfterWhatManagersHaveTaken) {
+  have_a_slow_store();
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  hand_over(*files[1], 3 << 20, 'o');
+  ASSERT_EQ(files[0]->step_aside(), 0);
+  const std::string data(3 << 20, 'n');
+  ASSERT_EQ(files[1]->write(0, data.data(), data.size()), 3 << 20);
+  std::string got(data.size(), 'x');
+  ASSERT_EQ(files[1]->read(0, got.data(), got.size()), 3 << 20);
+  EXPECT_EQ(got == data, true);
+  ASSERT_EQ(files[1]->sync(), 0);
+  EXPECT_EQ(file_content() == data, true);
+  EXPECT_EQ(release(files), 0);
+}
+
+TEST_P(QueuedTest, WhoStepsAsideHasFirstDoneWhatItHandedOver) {
+  have_a_slow_store();
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  hand_over(*files[1], 3 << 20, 'a');
+  ASSERT_EQ(files[1]->step_aside(), 0);
+  EXPECT_EQ(file_content() == std::string(3 << 20, 'a'), true);
+  EXPECT_EQ(release(files), 0);
+}
+
+TEST_P(QueuedTest, AProcessThatIsKilledLosesNothingThatAManagerHasTaken) {
+  have_a_slow_store();
+  const pid_t child = fork();
+  if (child == 0) {
+    join_all();
+    hand_over(*open_everywhere()[1], 3 << 20, 'k');
+    kill(getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status) && !HasFailure());
+  remove_stores();
+  EXPECT_EQ(file_content() == std::string(3 << 20, 'k'), true);
+}
+
+TEST_P(QueuedTest, ThatAManagerIsLostWithWhatItHasTakenTellsTheSync) {
+  have_a_slow_store();
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  hand_over(*files[1], 3 << 20, 'l');
+  ASSERT_EQ(kill(manager(1).value(), SIGKILL), 0);
+  EXPECT_EQ(files[1]->sync(), EIO) << "its own bytes, too: they were handed over";
+  EXPECT_EQ(files[1]->write_back(), EIO) << "as its close does";
+  release(files);
+  jobs_.clear();
+  remove_stores();
+}
+
+QueuedWrite queued(std::uint64_t offset, std::size_t length, const void* file = nullptr,
+                   std::uint64_t owner = 0) {
+  return {.offset = offset, .data = std::vector<char>(length), .file = file, .owner = owner};
+}
+
+TEST(WriteQueue, TellsTheFirstErrorOnceAndKeepsTheOrder) {
+  std::vector<std::uint64_t> order;
+  WriteQueue queue(
+      [&](const QueuedWrite& write) {
+        order.push_back(write.offset);
+        return write.offset == 3 ? ENOSPC : write.offset == 5 ? EIO : 0;
+      },
+      1000);
+  for (std::uint64_t i = 0; i < 50; ++i) queue.add(queued(i, 10));
+  EXPECT_EQ(queue.drain(), ENOSPC);
+  EXPECT_EQ(queue.drain(), 0);
+  EXPECT_FALSE(queue.overlaps(0, 1000));
+  ASSERT_EQ(order.size(), 50U);
+  EXPECT_TRUE(std::is_sorted(order.begin(), order.end()));
+}
+
+// A queue whose thread waits, so that what is added stays there.
+class HeldQueue {
+ public:
+  explicit HeldQueue(std::size_t most)
+      : queue_(
+            [this](const QueuedWrite& write) {
+              let_.acquire();
+              return write.owner == 7 ? ENOSPC : 0;
+            },
+            most) {}
+  ~HeldQueue() { let(1000); }
+  HeldQueue(const HeldQueue&) = delete;
+  HeldQueue& operator=(const HeldQueue&) = delete;
+  void let(std::ptrdiff_t writes) { let_.release(writes); }
+  WriteQueue& operator*() { return queue_; }
+  WriteQueue* operator->() { return &queue_; }
+
+ private:
+  std::counting_semaphore<> let_{0};
+  WriteQueue queue_;
+};
+
+TEST(WriteQueue, IsBoundedAndCountsWhatShortWritesTakeBesideTheirBytes) {
+  HeldQueue queue(8 * sizeof(QueuedWrite));
+  EXPECT_TRUE(queue->try_add(queued(0, 16 * sizeof(QueuedWrite)))) << "alone it fits always";
+  EXPECT_FALSE(queue->try_add(queued(0, 1)));
+  queue.let(1);
+  EXPECT_EQ(queue->drain(), 0);
+  int taken = 0;
+  while (taken < 100 && queue->try_add(queued(0, 1))) ++taken;
+  EXPECT_EQ(taken, 7);
+  std::thread waits([&] { queue->add(queued(5, 1)); });
+  EXPECT_FALSE(queue->overlaps(5, 1));
+  queue.let(1);
+  waits.join();
+  EXPECT_TRUE(queue->overlaps(5, 1));
+}
+
+TEST(WriteQueue, WaitsOnlyForWhatTouchesTheSameBytesAndTellsWhoseErrorItIs) {
+  const int one = 0;
+  const int two = 0;
+  HeldQueue queue(1 << 20);
+  queue->add(queued(0, 10, &one, 1));
+  queue->add(queued(100, 10, &two, 7));
+  queue->add(queued(200, 10, &two, 2));
+  EXPECT_TRUE(queue->overlaps(9, 1, &one));
+  EXPECT_FALSE(queue->overlaps(10, 90, &one));
+  EXPECT_FALSE(queue->overlaps(9, 1, &two));
+  queue->wait_for(10, 1000, &one);  // for nothing: or this hangs
+  queue.let(1);
+  queue->wait_for(0, 1000, &one);
+  EXPECT_TRUE(queue->overlaps(100, 1, &two));
+  queue.let(2);
+  EXPECT_EQ(queue->drain(&two, 2), 0);
+  EXPECT_EQ(queue->drain(&one, 7), 0);
+  EXPECT_EQ(queue->drain(&two, 7), ENOSPC);
+  EXPECT_EQ(queue->drain(&two, 7), 0);
+}
+
+}  // namespace
+}  // namespace nvio
