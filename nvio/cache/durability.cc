@@ -7,7 +7,7 @@
 
 #include "../store/slots.h"
 #include "../system/real.h"
-#include "each_group.h"
+#include "cached_file.h"
 #include "raise_to.h"
 
 namespace nvio {
@@ -73,7 +73,7 @@ int CachedFile::durable_in_file() {
   }
   const int error = errno;
   // The kernel takes what it could not write for written: only who writes it again gets it there.
-  each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
+  blocks_.each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
   entry_.untold.store(error);
   entry_.direct_writes.store(kWritten);
   return error;
@@ -140,25 +140,23 @@ int CachedFile::log_changes() {
   LogWriter writer(*log_medium_, position);
   std::uint64_t bytes = 0;
   const std::uint64_t first = position.sequence;
-  const int failed = each_group(false, [&](Bucket&, std::uint32_t group_index) {
-    const Group& group = segment_.group(group_index);
-    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-      const std::uint32_t slot = group.slot[place];
-      if (slot == kNone) continue;
-      Slot& state = segment_.slot(slot);
+  const int failed = blocks_.each_group(false, [&](const HeldGroup& held) {
+    for (const Piece block : held.blocks()) {
+      if (block.slot == kNone) continue;
+      Slot& state = segment_.slot(block.slot);
       const auto changed = static_cast<std::uint16_t>(state.unlogged_pages | state.logging_pages);
       if (changed == 0) continue;
       state.logging_pages = changed;
       state.unlogged_pages = 0;
-      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
       int error = 0;
       each_page_run(changed, [&](std::uint64_t from, std::uint64_t to) {
-        segment_.dirty(slot).each_run(from, to, [&](std::size_t a, std::size_t b) {
+        segment_.dirty(block.slot).each_run(from, to, [&](std::size_t a, std::size_t b) {
           // What was cut off may be dirty still: logged, it would make the file longer.
           const std::uint64_t size = entry_.size.load();
-          if (error != 0 || base + a >= size) return;
-          const std::size_t length = std::min<std::uint64_t>(b - a, size - (base + a));
-          error = writer.extent(base + a, segment_.block(slot) + a, length);
+          const std::uint64_t offset = block.offset + a;
+          if (error != 0 || offset >= size) return;
+          const std::size_t length = std::min<std::uint64_t>(b - a, size - offset);
+          error = writer.extent(offset, segment_.block(block.slot) + a, length);
           bytes += length;
         });
       });
@@ -172,7 +170,7 @@ int CachedFile::log_changes() {
     publish(position);
   }
   count(counters_.logged_bytes, bytes);
-  each_slot([this](std::uint32_t slot) {
+  blocks_.each_slot([this](std::uint32_t slot) {
     Slot& state = segment_.slot(slot);
     state.logged_pages |= state.logging_pages;
     state.logging_pages = 0;
@@ -198,7 +196,7 @@ int CachedFile::checkpoint_locked() {
   if (has_log) {
     if (const int error = start_log()) return error;
   }
-  each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  blocks_.each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
   return 0;
 }
 
@@ -229,12 +227,10 @@ int CachedFile::truncate(std::uint64_t size) {
 
 void CachedFile::forget_beyond(std::uint64_t size) {
   if (entry_.aside.load() != 0) return;
-  each_group(false, [&](Bucket&, std::uint32_t group_index) {
-    const Group& group = segment_.group(group_index);
-    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
-      if (group.slot[place] == kNone || base + kBlockSize <= size) continue;
-      cut(segment_, group.slot[place], size > base ? size - base : 0);
+  blocks_.each_group(false, [&](const HeldGroup& held) {
+    for (const Piece block : held.blocks()) {
+      if (block.slot == kNone || block.offset + kBlockSize <= size) continue;
+      cut(segment_, block.slot, size - std::min(size, block.offset));
     }
     return 0;
   });

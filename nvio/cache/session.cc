@@ -374,21 +374,15 @@ bool Session::drop_slot(std::uint32_t index) {
   if (group_index >= segment_->used_groups()) return false;
   const Group seen = segment_->group(group_index);
   if (seen.file >= kMaxFiles) return false;
-  Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
-  const std::lock_guard guard(bucket.lock);
-  if (segment_->find_group(bucket, seen.file, seen.index) != group_index) return false;
-  Group& group = segment_->group(group_index);
+  HeldGroup held(*segment_, seen.file, seen.index);
+  if (held.group() != group_index) return false;
   Slot& slot = segment_->slot(index);
-  if (group.slot[slot.place] != index || slot.dirty_pages != 0 || has_records(slot)) return false;
+  if (held.slot(slot.place) != index || slot.dirty_pages != 0 || has_records(slot)) return false;
   FileEntry& entry = segment_->file(seen.file);
   // Counted before it goes: a read that looked into the file earlier must look again.
   entry.evictions.fetch_add(1, std::memory_order_release);
-  group.slot[slot.place] = kNone;
-  segment_->give_slot(index);
-  entry.blocks.fetch_sub(1, std::memory_order_relaxed);
-  const bool empty = std::all_of(std::begin(group.slot), std::end(group.slot),
-                                 [](std::uint32_t other) { return other == kNone; });
-  if (empty) segment_->drop_group(bucket, group_index);
+  held.give(slot.place);
+  held.drop_if_empty();
   count(counters_.evicted_blocks);
   return true;
 }
@@ -433,10 +427,8 @@ bool Session::make_room() {
         continue;
       }
     } else {
-      Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
-      const std::lock_guard locked(bucket.lock);
-      const std::uint32_t group = segment_->find_group(bucket, seen.file, seen.index);
-      if (group == kNone || file.write_back_group(group) != 0) continue;
+      const HeldGroup held(*segment_, seen.file, seen.index);
+      if (!held.exists() || file.write_back_group(held.group()) != 0) continue;
     }
     for (const std::uint32_t other : seen.slot) {
       if (other != kNone && drop_slot(other)) ++freed;
