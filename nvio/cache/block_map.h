@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "../store/segment.h"
+#include "../store/slots.h"
 #include "file_run.h"
 
 namespace nvio {
@@ -107,6 +107,16 @@ class HeldGroup {
     segment_.give_slot(given);
     segment_.file(file_).blocks.fetch_sub(1);
   }
+  // The piece's bytes are the program's, or another's where the redo log has a record: a sync logs
+  // them.
+  void mark_dirty(const Piece& piece) const {
+    note_change();
+    nvio::mark_dirty(segment_, piece.slot, piece.begin, piece.stop);
+  }
+  void mark_rewritten(const Piece& piece) const {
+    note_change();
+    nvio::mark_rewritten(segment_, piece.slot, piece.begin, piece.stop);
+  }
   void drop_if_empty() {
     const auto& slots = segment_.group(group_).slot;
     const auto is_free = [](std::uint32_t slot) { return slot == kNone; };
@@ -117,6 +127,13 @@ class HeldGroup {
   }
 
  private:
+  // Before it is there, or who is killed in between would leave it unknown; and not again and
+  // again, since all ranks read the line that it lies on.
+  void note_change() const {
+    std::atomic<std::uint32_t>& changes = segment_.file(file_).changes;
+    if (changes.load() != kChanged) changes.store(kChanged);
+  }
+
   Segment& segment_;
   std::uint32_t file_;
   std::uint64_t index_;
@@ -168,9 +185,9 @@ class BlockMap {
   // Of the file's groups, ascending.
   std::vector<std::uint64_t> offsets() const {
     std::vector<std::uint64_t> found;
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // Segment::make_group says why
     for (std::uint32_t i = 0; i < segment_.used_groups(); ++i) {
-      const Group& group = segment_.group(i);
-      if (group.file == file_) found.push_back(group.index * kGroupSize);
+      if (segment_.file_of(i) == file_) found.push_back(segment_.group(i).index * kGroupSize);
     }
     std::sort(found.begin(), found.end());
     found.erase(std::unique(found.begin(), found.end()), found.end());

@@ -310,7 +310,7 @@ CachedFile::Outcome CachedFile::write_held(HeldGroup& held, std::uint64_t offset
       mark_valid(segment_, piece.slot, piece.begin, piece.stop);
       continue;
     }
-    mark_dirty(segment_, piece.slot, piece.begin, piece.stop);
+    held.mark_dirty(piece);
     state.touched_pages |= pages_touched(piece.begin, piece.stop);
     state.recent.store(1, std::memory_order_relaxed);
     count(counters_.writes_cached);

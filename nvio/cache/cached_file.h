@@ -231,6 +231,7 @@ class CachedFile {
   // Of bytes that were truncated nothing is left in the cache.
   void forget_beyond(std::uint64_t size);
   int log_changes();
+  void settle();
   bool has_log_records() const;
   bool open_log();
   int start_log();

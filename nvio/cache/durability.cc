@@ -118,7 +118,10 @@ int CachedFile::sync_locked() {
   count(counters_.syncs);
   if (nothing_cached()) return durable_in_file();
   if (session_.nodes() <= 1) look_for_others(*this, session_.settings().quiet);
-  if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) return checkpoint_locked();
+  const bool is_settled = entry_.changes.load() == kSettled;
+  if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) {
+    return is_settled && !has_log_records() ? durable_in_file() : checkpoint_locked();
+  }
   // The log takes of the same store as the blocks: once it has grown to half of what they may
   // take, it is cheaper to have the file durable and begin it anew.
   constexpr std::uint64_t kLeast = 4 << 20;
@@ -129,6 +132,12 @@ int CachedFile::sync_locked() {
   return entry_.direct_writes.load() != kDurable ? durable_in_file() : 0;
 }
 
+// Unless something has changed since it was begun.
+void CachedFile::settle() {
+  std::uint32_t expected = kBeingSettled;
+  entry_.changes.compare_exchange_strong(expected, kSettled);
+}
+
 // Appends what changed since the last commit. The position is published only after the commit, so
 // a process that dies here leaves the log as it was.
 int CachedFile::log_changes() {
@@ -136,6 +145,8 @@ int CachedFile::log_changes() {
   if (entry_.log.epoch == 0) {
     if (const int error = start_log()) return error;
   }
+  if (entry_.changes.load() == kSettled) return 0;
+  entry_.changes.store(kBeingSettled);
   LogPosition position = entry_.log;
   LogWriter writer(*log_medium_, position);
   std::uint64_t bytes = 0;
@@ -175,6 +186,7 @@ int CachedFile::log_changes() {
     state.logged_pages |= state.logging_pages;
     state.logging_pages = 0;
   });
+  settle();
   return 0;
 }
 
@@ -191,12 +203,14 @@ int CachedFile::checkpoint_locked() {
     LogPosition position = entry_.log;
     LogWriter(*log_medium_, position).mark(LogState::flushing, identity());
   }
+  entry_.changes.store(kBeingSettled);
   if (const int error = write_back_all(Till::durable)) return error;
   if (const int error = durable_in_file()) return error;
   if (has_log) {
     if (const int error = start_log()) return error;
   }
   blocks_.each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  settle();
   return 0;
 }
 

@@ -68,7 +68,7 @@ ssize_t CachedFile::write_window(std::uint64_t offset, const void* buffer, std::
     for (const Piece piece : held.pieces(part.offset, part.length)) {
       if (piece.slot == kNone) continue;
       std::memcpy(bytes_of(piece), source + (piece.offset - offset), piece.length());
-      mark_rewritten(segment_, piece.slot, piece.begin, piece.stop);
+      held.mark_rewritten(piece);
     }
   }
   return static_cast<ssize_t>(length);
