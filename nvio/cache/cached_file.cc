@@ -13,7 +13,6 @@
 
 #include "../store/slots.h"
 #include "../system/real.h"
-#include "piece.h"
 #include "raise_to.h"
 
 namespace nvio {
@@ -35,7 +34,8 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       counters_(session.counters()),
       entry_(session.segment().file(index)),
       first_passive_(static_cast<std::uint32_t>(getpid())),
-      index_(index) {}
+      index_(index),
+      blocks_(segment_, index) {}
 
 CachedFile::~CachedFile() { close(); }
 
@@ -120,21 +120,18 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
   large = large || length >= entry_.bypass_size;
   if (large && automatic) return read_large(offset, target, length);
 
-  const std::uint64_t end = offset + length;
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
-    char* place = target + (at - offset);
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    char* place = target + (part.offset - offset);
     // What is there is served, whatever the pattern; only what is missing is a question of cost.
     Outcome outcome = Outcome::need_room;
     for (int i = 0; i < kTries && outcome == Outcome::need_room; ++i) {
-      outcome = read_group(at, place, stop - at, may_fetch());
+      outcome = read_group(part.offset, place, part.length, may_fetch());
       if (outcome == Outcome::need_room && !session_.make_room()) break;
     }
     if (outcome != Outcome::done) {
       session_.ledger().pay(entry_.read_seconds.load(std::memory_order_relaxed));
-      if (read_around(at, place, stop - at) < 0) return -1;
+      if (read_around(part.offset, place, part.length) < 0) return -1;
     }
-    at = stop;
   }
   return static_cast<ssize_t>(length);
 }
@@ -142,21 +139,19 @@ ssize_t CachedFile::read(std::uint64_t offset, void* buffer, std::size_t length,
 // Never fetches. What is cached whole, by the MiB, is served; the rest is read in runs as long as
 // possible.
 ssize_t CachedFile::read_large(std::uint64_t offset, char* buffer, std::size_t length) {
-  const std::uint64_t end = offset + length;
-  std::uint64_t around_from = offset;  // [around_from, at) is still to be read
+  std::uint64_t around_from = offset;  // from here up to the part is still to be read
   const auto read_run = [&](std::uint64_t until) {
     return until == around_from ||
            read_around(around_from, buffer + (around_from - offset), until - around_from) >= 0;
   };
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
-    if (read_group(at, buffer + (at - offset), stop - at, false) == Outcome::done) {
-      if (!read_run(at)) return -1;
-      around_from = stop;
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    char* place = buffer + (part.offset - offset);
+    if (read_group(part.offset, place, part.length, false) == Outcome::done) {
+      if (!read_run(part.offset)) return -1;
+      around_from = part.end();
     }
-    at = stop;
   }
-  return read_run(end) ? static_cast<ssize_t>(length) : -1;
+  return read_run(offset + length) ? static_cast<ssize_t>(length) : -1;
 }
 
 // Reads the file itself and lays what the cache holds over it. A block that is written back and
@@ -171,26 +166,17 @@ ssize_t CachedFile::read_around(std::uint64_t offset, char* buffer, std::size_t 
       if (done < 0) return -1;
     }
     std::memset(buffer + done, 0, length - static_cast<std::size_t>(done));
-    const std::uint64_t end = offset + length;
-    for (std::uint64_t at = offset; at < end;) {
-      const std::uint64_t group_index = at / kGroupSize;
-      Bucket& bucket = segment_.bucket_of(index_, group_index);
-      bucket.lock.lock();
-      const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-      const std::uint64_t stop = std::min(end, (group_index + 1) * kGroupSize);
-      while (at < stop) {
-        const Piece piece(at, stop);
-        const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
-        if (slot != kNone) {
-          const std::uint64_t start = at - piece.begin;
-          segment_.valid(slot).each_run(piece.begin, piece.stop, [&](std::size_t a, std::size_t b) {
-            session_.memory().access(b - a);
-            std::memcpy(buffer + (start + a - offset), segment_.block(slot) + a, b - a);
-          });
-        }
-        at = piece.next;
+    for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+      const HeldGroup held = blocks_.hold(part.offset);
+      for (const Piece piece : held.pieces(part.offset, part.length)) {
+        if (piece.slot == kNone) continue;
+        char* place = buffer + (piece.offset - offset);
+        segment_.valid(piece.slot)
+            .each_run(piece.begin, piece.stop, [&](std::size_t a, std::size_t b) {
+              session_.memory().access(b - a);
+              std::memcpy(place + (a - piece.begin), segment_.block(piece.slot) + a, b - a);
+            });
       }
-      bucket.lock.unlock();
     }
     if (entry_.evictions.load(std::memory_order_acquire) == evictions) break;
   }
@@ -203,44 +189,32 @@ bool CachedFile::may_fetch() const {
   return is_slow(entry_, Direction::read) && !pattern_.is_stream();
 }
 
-// Serves what is cached; what is not is fetched if that is allowed and seems to pay.
-CachedFile::Outcome CachedFile::read_group(std::uint64_t offset, char* buffer, std::size_t length,
-                                           bool fetching) {
-  HeldGroup held(*this, offset / kGroupSize);
-  return read_held(held, offset, buffer, length, fetching);
-}
-
 CachedFile::Outcome CachedFile::read_held(HeldGroup& held, std::uint64_t offset, char* buffer,
                                           std::size_t length, bool fetching) {
-  const std::uint64_t group_index = held.index;
-  const std::uint64_t end = offset + length;
-  std::uint32_t& group = held.group;
   bool missed = false;
-  for (std::uint64_t at = offset; at < end;) {
-    const Piece piece(at, end);
-    std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
-    if (slot == kNone || !is_valid(segment_, slot, piece.begin, piece.stop)) {
+  for (Piece piece : held.pieces(offset, length)) {
+    if (piece.slot == kNone || !is_valid(segment_, piece.slot, piece.begin, piece.stop)) {
       const bool automatic = is_automatic();
-      if (!fetching || (automatic && !fetch_pays(entry_, session_.ledger(), group_index, length))) {
+      if (!fetching ||
+          (automatic && !fetch_pays(entry_, session_.ledger(), held.index(), length))) {
         return Outcome::not_served;
       }
       missed = true;
       const TimePoint start = clock_now();
       entry_.fetching.fetch_add(1, std::memory_order_relaxed);
-      const Outcome outcome = fetch(held.bucket, group, group_index, automatic ? 0 : piece.place,
-                                    automatic ? kGroupBlocks - 1 : Piece(end - 1, end).place);
+      const std::uint64_t last = (offset + length - 1) % kGroupSize / kBlockSize;
+      const Outcome outcome =
+          automatic ? fetch(held, 0, kGroupBlocks - 1) : fetch(held, piece.place, last);
       entry_.fetching.fetch_sub(1, std::memory_order_relaxed);
       if (outcome != Outcome::done) return outcome;
       if (automatic) {
         const std::chrono::duration<double> passed = clock_now() - start;
         session_.ledger().spend(note_fetch(entry_, passed.count()));
       }
-      slot = segment_.group(group).slot[piece.place];
+      piece.slot = held.slot(piece.place);
     }
-    session_.memory().access(piece.stop - piece.begin);
-    std::memcpy(buffer + (at - offset), segment_.block(slot) + piece.begin,
-                piece.stop - piece.begin);
-    Slot& state = segment_.slot(slot);
+    std::memcpy(buffer + (piece.offset - offset), bytes_of(piece), piece.length());
+    Slot& state = segment_.slot(piece.slot);
     state.recent.store(1, std::memory_order_relaxed);
     const std::uint16_t touched = pages_touched(piece.begin, piece.stop);
     if ((touched & ~state.touched_pages) != 0) {
@@ -248,7 +222,6 @@ CachedFile::Outcome CachedFile::read_held(HeldGroup& held, std::uint64_t offset,
       // A page that was asked for before would be in the file system's own cache by now.
       if (!missed) session_.ledger().earn(entry_.read_seconds.load(std::memory_order_relaxed));
     }
-    at = piece.next;
   }
   if (!missed) count(counters_.read_hits);
   return Outcome::done;
@@ -280,94 +253,69 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
             (session_.nodes() == 1 ? is_large_write(offset, length) : length >= entry_.bypass_size);
     admit = admit && !large && is_slow(entry_, Direction::write);
   }
-  const std::uint64_t end = offset + length;
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t stop = std::min(end, (at / kGroupSize + 1) * kGroupSize);
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    const std::uint64_t before = part.offset - offset;
     Outcome outcome = Outcome::need_room;
     for (int i = 1; outcome == Outcome::need_room; ++i) {
       const bool last_try = i == kTries;
-      outcome = write_group(at, source + (at - offset), stop - at, admit, last_try);
+      outcome = write_group(part.offset, source + before, part.length, admit, last_try);
       if (outcome == Outcome::need_room) session_.make_room();
     }
     if (outcome != Outcome::done) {
-      grow(at);
-      return at > offset ? static_cast<ssize_t>(at - offset) : -1;
+      grow(part.offset);
+      return before != 0 ? static_cast<ssize_t>(before) : -1;
     }
-    at = stop;
   }
-  grow(end);
+  grow(offset + length);
   return static_cast<ssize_t>(length);
 }
 
 // Bytes that the cache holds dirty, or that have a record in the redo log, must go to the cache:
 // else an older one would be written over them later. The rest goes to the cache if admitted,
 // else to the file, in runs as long as possible; clean copies in the cache are kept up to date.
-CachedFile::Outcome CachedFile::write_group(std::uint64_t offset, const char* buffer,
-                                            std::size_t length, bool admit, bool last_try) {
-  HeldGroup held(*this, offset / kGroupSize);
-  return write_held(held, offset, buffer, length, admit, last_try);
-}
-
 CachedFile::Outcome CachedFile::write_held(HeldGroup& held, std::uint64_t offset,
                                            const char* buffer, std::size_t length, bool admit,
                                            bool last_try) {
-  const std::uint64_t end = offset + length;
-  std::uint32_t& group = held.group;
-  if (group == kNone && admit) group = segment_.make_group(held.bucket, index_, held.index);
-
-  std::uint64_t direct_from = offset;  // [direct_from, at) is still to go to the file
+  std::uint64_t direct_from = offset;  // from here up to the piece is still to go to the file
   const auto write_run = [&](std::uint64_t until) {
     return until == direct_from ||
-           write_past(group, direct_from, buffer + (direct_from - offset), until - direct_from);
+           write_past(held, direct_from, buffer + (direct_from - offset), until - direct_from);
   };
-  for (std::uint64_t at = offset; at < end;) {
-    const Piece piece(at, end);
-    std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
-    if (slot == kNone && admit && group != kNone) {
-      slot = segment_.take_slot();
-      if (slot != kNone) {
-        segment_.slot(slot).place = static_cast<std::uint8_t>(piece.place);
-        segment_.slot(slot).group.store(group, std::memory_order_relaxed);
-        // Counted first: a process that is killed in between must not leave a block uncounted.
-        entry_.blocks.fetch_add(1);
-        segment_.group(group).slot[piece.place] = slot;
-        // Whoever steps aside says so and then counts the blocks; we count ours and then look. So
-        // one of us sees the other, and no byte stays in a cache that everybody has left.
-        if (entry_.mode.load() != kActive) {
-          segment_.group(group).slot[piece.place] = kNone;
-          segment_.give_slot(slot);
-          entry_.blocks.fetch_sub(1);
-          slot = kNone;
-          admit = false;
-        }
+  for (Piece piece : held.pieces(offset, length)) {
+    if (piece.slot == kNone && admit) {
+      piece.slot = held.take(piece.place);
+      // Whoever steps aside says so and then counts the blocks; we count ours and then look. So one
+      // of us sees the other, and no byte stays in a cache that everybody has left.
+      if (piece.slot != kNone && entry_.mode.load() != kActive) {
+        held.give(piece.place);
+        piece.slot = kNone;
+        admit = false;
       }
     }
-    if (slot == kNone && admit && !last_try) {
+    if (piece.slot == kNone && admit && !last_try) {
       // What was done so far is done again after room was made: the same bytes, no harm.
-      return write_run(at) ? Outcome::need_room : Outcome::not_served;
+      return write_run(piece.offset) ? Outcome::need_room : Outcome::not_served;
     }
-    char* place = slot == kNone ? nullptr : segment_.block(slot) + piece.begin;
-    const bool must_cache =
-        slot != kNone && (segment_.slot(slot).dirty_pages != 0 || has_records(segment_.slot(slot)));
-    if (slot != kNone && (admit || must_cache)) {
-      if (!write_run(at)) return Outcome::not_served;
-      direct_from = piece.next;
+    if (piece.slot == kNone) continue;
+    Slot& state = segment_.slot(piece.slot);
+    const bool caches = admit || state.dirty_pages != 0 || has_records(state);
+    if (caches) {
+      if (!write_run(piece.offset)) return Outcome::not_served;
+      direct_from = piece.offset + piece.length();
       // While the lock is held: a sync logs no byte beyond the size, and takes it for logged.
-      grow(piece.next);
-      session_.memory().access(piece.stop - piece.begin);
-      std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
-      mark_dirty(segment_, slot, piece.begin, piece.stop);
-      segment_.slot(slot).touched_pages |= pages_touched(piece.begin, piece.stop);
-      segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
-      count(counters_.writes_cached);
-    } else if (slot != kNone) {
-      session_.memory().access(piece.stop - piece.begin);
-      std::memcpy(place, buffer + (at - offset), piece.stop - piece.begin);
-      mark_valid(segment_, slot, piece.begin, piece.stop);
+      grow(direct_from);
     }
-    at = piece.next;
+    std::memcpy(bytes_of(piece), buffer + (piece.offset - offset), piece.length());
+    if (!caches) {
+      mark_valid(segment_, piece.slot, piece.begin, piece.stop);
+      continue;
+    }
+    held.mark_dirty(piece);
+    state.touched_pages |= pages_touched(piece.begin, piece.stop);
+    state.recent.store(1, std::memory_order_relaxed);
+    count(counters_.writes_cached);
   }
-  return write_run(end) ? Outcome::done : Outcome::not_served;
+  return write_run(offset + length) ? Outcome::done : Outcome::not_served;
 }
 
 }  // namespace nvio

@@ -14,6 +14,7 @@
 
 #include "../store/segment.h"
 #include "admission.h"
+#include "block_map.h"
 #include "counters.h"
 #include "file_run.h"
 #include "session.h"
@@ -160,19 +161,6 @@ class CachedFile {
  private:
   enum class Outcome : std::uint8_t { done, need_room, not_served };
 
-  // A MiB whose bucket's lock is held.
-  struct HeldGroup {
-    HeldGroup(CachedFile& file, std::uint64_t group_index)
-        : index(group_index),
-          bucket(file.segment_.bucket_of(file.index_, group_index)),
-          guard(bucket.lock),
-          group(file.segment_.find_group(bucket, file.index_, group_index)) {}
-    std::uint64_t index;
-    Bucket& bucket;
-    std::lock_guard<SharedLock> guard;
-    std::uint32_t group;  // or kNone
-  };
-
   // Whether small transfers belong in the cache: as nvio finds, or the user says.
   bool pays(Direction direction) const { return !is_automatic() || is_slow(entry_, direction); }
   bool is_automatic() const { return entry_.admit == static_cast<std::uint8_t>(Admit::automatic); }
@@ -194,7 +182,17 @@ class CachedFile {
   ssize_t read_real(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_around(std::uint64_t offset, char* buffer, std::size_t length);
   ssize_t read_large(std::uint64_t offset, char* buffer, std::size_t length);
-  Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching);
+  // A block's bytes, of which so many are about to be read or written.
+  char* bytes_of(const Piece& piece) {
+    session_.memory().access(piece.length());
+    return segment_.block(piece.slot) + piece.begin;
+  }
+  // What lies in one MiB. Serves what is cached; what is not is fetched if that is allowed and
+  // seems to pay.
+  Outcome read_group(std::uint64_t offset, char* buffer, std::size_t length, bool fetching) {
+    HeldGroup held = blocks_.hold(offset);
+    return read_held(held, offset, buffer, length, fetching);
+  }
   Outcome read_held(HeldGroup& held, std::uint64_t offset, char* buffer, std::size_t length,
                     bool fetching);
   // Calls some(runs, buffer), which does as many of the first ones as it can and returns how many,
@@ -206,19 +204,21 @@ class CachedFile {
   std::size_t runs_of_group(std::span<const FileRun> runs, Byte* buffer, One&& one);
   // Whether what a read lacks may be fetched at all.
   bool may_fetch() const;
-  Outcome fetch(Bucket& bucket, std::uint32_t& group, std::uint64_t group_index,
-                std::uint64_t first, std::uint64_t last);
+  Outcome fetch(HeldGroup& held, std::uint64_t first, std::uint64_t last);
   Outcome write_group(std::uint64_t offset, const char* buffer, std::size_t length, bool admit,
-                      bool last_try);
+                      bool last_try) {
+    HeldGroup held = blocks_.hold(offset);
+    return write_held(held, offset, buffer, length, admit, last_try);
+  }
   Outcome write_held(HeldGroup& held, std::uint64_t offset, const char* buffer, std::size_t length,
                      bool admit, bool last_try);
   int fetch_descriptor();
   int write_back_descriptor();
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
-  void lay_over(std::uint32_t slot, std::uint64_t begin, std::uint64_t stop, char* bytes);
+  void lay_over(const Piece& piece, char* bytes);
   bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
-  // The same where blocks of a group (or kNone), whose bucket's lock is held, may have copies.
-  bool write_past(std::uint32_t group, std::uint64_t offset, const char* buffer,
+  // The same where blocks may have copies.
+  bool write_past(const HeldGroup& held, std::uint64_t offset, const char* buffer,
                   std::size_t length);
   void grow(std::uint64_t end);
   int sync_locked();
@@ -231,6 +231,7 @@ class CachedFile {
   // Of bytes that were truncated nothing is left in the cache.
   void forget_beyond(std::uint64_t size);
   int log_changes();
+  void settle();
   bool has_log_records() const;
   bool open_log();
   int start_log();
@@ -242,13 +243,6 @@ class CachedFile {
   // Of the file in its file system; 1 if that does not tell.
   std::uint64_t names() const;
   bool has_other_names() const { return names() > 1; }
-  // Calls visit(group) under its bucket's lock for each group of this file. With `share`, groups
-  // that another process is at are left for a second round.
-  template <typename Visit>
-  int each_group(bool share, Visit&& visit);
-  // Calls visit(slot) for each block of this file in the same way.
-  template <typename Visit>
-  void each_slot(Visit&& visit);
 
   Session& session_;
   Segment& segment_;
@@ -256,6 +250,7 @@ class CachedFile {
   FileEntry& entry_;
   std::uint32_t first_passive_;  // the one of the entry's passive_writes that is tried first
   std::uint32_t index_;
+  BlockMap blocks_;
   int read_fd_ = -1;
   int write_fd_ = -1;
   mutable std::mutex lending_;  // guards the next two

@@ -9,7 +9,6 @@
 #include "../store/slots.h"
 #include "../system/real.h"
 #include "cached_file.h"
-#include "piece.h"
 #include "raise_to.h"
 
 namespace nvio {
@@ -101,15 +100,11 @@ bool CachedFile::write_direct(std::uint64_t offset, const char* buffer, std::siz
 
 // Of a write that fails the file may have some: clean copies are neither what it had nor what it
 // was to have.
-bool CachedFile::write_past(std::uint32_t group, std::uint64_t offset, const char* buffer,
+bool CachedFile::write_past(const HeldGroup& held, std::uint64_t offset, const char* buffer,
                             std::size_t length) {
   if (write_direct(offset, buffer, length)) return true;
-  const std::uint64_t end = offset + length;
-  for (std::uint64_t at = offset; group != kNone && at < end;) {
-    const Piece piece(at, end);
-    const std::uint32_t slot = segment_.group(group).slot[piece.place];
-    if (slot != kNone) forget_clean(segment_, slot);
-    at = piece.next;
+  for (const Piece piece : held.pieces(offset, length)) {
+    if (piece.slot != kNone) forget_clean(segment_, piece.slot);
   }
   return false;
 }

@@ -7,7 +7,7 @@
 
 #include "../store/slots.h"
 #include "../system/real.h"
-#include "each_group.h"
+#include "cached_file.h"
 #include "raise_to.h"
 
 namespace nvio {
@@ -73,7 +73,7 @@ int CachedFile::durable_in_file() {
   }
   const int error = errno;
   // The kernel takes what it could not write for written: only who writes it again gets it there.
-  each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
+  blocks_.each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
   entry_.untold.store(error);
   entry_.direct_writes.store(kWritten);
   return error;
@@ -118,7 +118,10 @@ int CachedFile::sync_locked() {
   count(counters_.syncs);
   if (nothing_cached()) return durable_in_file();
   if (session_.nodes() <= 1) look_for_others(*this, session_.settings().quiet);
-  if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) return checkpoint_locked();
+  const bool is_settled = entry_.changes.load() == kSettled;
+  if (entry_.sync == static_cast<std::uint8_t>(SyncTo::file)) {
+    return is_settled && !has_log_records() ? durable_in_file() : checkpoint_locked();
+  }
   // The log takes of the same store as the blocks: once it has grown to half of what they may
   // take, it is cheaper to have the file durable and begin it anew.
   constexpr std::uint64_t kLeast = 4 << 20;
@@ -129,6 +132,12 @@ int CachedFile::sync_locked() {
   return entry_.direct_writes.load() != kDurable ? durable_in_file() : 0;
 }
 
+// Unless something has changed since it was begun.
+void CachedFile::settle() {
+  std::uint32_t expected = kBeingSettled;
+  entry_.changes.compare_exchange_strong(expected, kSettled);
+}
+
 // Appends what changed since the last commit. The position is published only after the commit, so
 // a process that dies here leaves the log as it was.
 int CachedFile::log_changes() {
@@ -136,29 +145,29 @@ int CachedFile::log_changes() {
   if (entry_.log.epoch == 0) {
     if (const int error = start_log()) return error;
   }
+  if (entry_.changes.load() == kSettled) return 0;
+  entry_.changes.store(kBeingSettled);
   LogPosition position = entry_.log;
   LogWriter writer(*log_medium_, position);
   std::uint64_t bytes = 0;
   const std::uint64_t first = position.sequence;
-  const int failed = each_group(false, [&](Bucket&, std::uint32_t group_index) {
-    const Group& group = segment_.group(group_index);
-    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-      const std::uint32_t slot = group.slot[place];
-      if (slot == kNone) continue;
-      Slot& state = segment_.slot(slot);
+  const int failed = blocks_.each_group(false, [&](const HeldGroup& held) {
+    for (const Piece block : held.blocks()) {
+      if (block.slot == kNone) continue;
+      Slot& state = segment_.slot(block.slot);
       const auto changed = static_cast<std::uint16_t>(state.unlogged_pages | state.logging_pages);
       if (changed == 0) continue;
       state.logging_pages = changed;
       state.unlogged_pages = 0;
-      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
       int error = 0;
       each_page_run(changed, [&](std::uint64_t from, std::uint64_t to) {
-        segment_.dirty(slot).each_run(from, to, [&](std::size_t a, std::size_t b) {
+        segment_.dirty(block.slot).each_run(from, to, [&](std::size_t a, std::size_t b) {
           // What was cut off may be dirty still: logged, it would make the file longer.
           const std::uint64_t size = entry_.size.load();
-          if (error != 0 || base + a >= size) return;
-          const std::size_t length = std::min<std::uint64_t>(b - a, size - (base + a));
-          error = writer.extent(base + a, segment_.block(slot) + a, length);
+          const std::uint64_t offset = block.offset + a;
+          if (error != 0 || offset >= size) return;
+          const std::size_t length = std::min<std::uint64_t>(b - a, size - offset);
+          error = writer.extent(offset, segment_.block(block.slot) + a, length);
           bytes += length;
         });
       });
@@ -172,11 +181,12 @@ int CachedFile::log_changes() {
     publish(position);
   }
   count(counters_.logged_bytes, bytes);
-  each_slot([this](std::uint32_t slot) {
+  blocks_.each_slot([this](std::uint32_t slot) {
     Slot& state = segment_.slot(slot);
     state.logged_pages |= state.logging_pages;
     state.logging_pages = 0;
   });
+  settle();
   return 0;
 }
 
@@ -193,12 +203,14 @@ int CachedFile::checkpoint_locked() {
     LogPosition position = entry_.log;
     LogWriter(*log_medium_, position).mark(LogState::flushing, identity());
   }
+  entry_.changes.store(kBeingSettled);
   if (const int error = write_back_all(Till::durable)) return error;
   if (const int error = durable_in_file()) return error;
   if (has_log) {
     if (const int error = start_log()) return error;
   }
-  each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  blocks_.each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+  settle();
   return 0;
 }
 
@@ -229,12 +241,10 @@ int CachedFile::truncate(std::uint64_t size) {
 
 void CachedFile::forget_beyond(std::uint64_t size) {
   if (entry_.aside.load() != 0) return;
-  each_group(false, [&](Bucket&, std::uint32_t group_index) {
-    const Group& group = segment_.group(group_index);
-    for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-      const std::uint64_t base = group.index * kGroupSize + place * kBlockSize;
-      if (group.slot[place] == kNone || base + kBlockSize <= size) continue;
-      cut(segment_, group.slot[place], size > base ? size - base : 0);
+  blocks_.each_group(false, [&](const HeldGroup& held) {
+    for (const Piece block : held.blocks()) {
+      if (block.slot == kNone || block.offset + kBlockSize <= size) continue;
+      cut(segment_, block.slot, size - std::min(size, block.offset));
     }
     return 0;
   });

@@ -29,40 +29,22 @@ int CachedFile::fetch_descriptor() {
 
 // Makes the blocks [first, last] of a group wholly valid by one read of the file. The bucket's
 // lock is held throughout: nobody may write these bytes past us meanwhile.
-CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
-                                      std::uint64_t group_index, std::uint64_t first,
-                                      std::uint64_t last) {
-  group = segment_.make_group(bucket, index_, group_index);
-  if (group == kNone) return Outcome::need_room;
+CachedFile::Outcome CachedFile::fetch(HeldGroup& held, std::uint64_t first, std::uint64_t last) {
   // Nothing lies beyond the end of the file: do not cache emptiness.
   const std::uint64_t size = entry_.size.load(std::memory_order_acquire);
-  const std::uint64_t base = group_index * kGroupSize;
+  const std::uint64_t base = held.index() * kGroupSize;
   while (last > first && base + last * kBlockSize >= size) --last;
 
-  std::uint32_t taken[kGroupBlocks];
+  std::uint64_t taken[kGroupBlocks];
   std::uint64_t count_taken = 0;
-  for (std::uint64_t place = first; place <= last; ++place) {
-    if (segment_.group(group).slot[place] != kNone) continue;
-    const std::uint32_t slot = segment_.take_slot();
-    if (slot == kNone) break;
-    taken[count_taken++] = slot;
-    segment_.slot(slot).place = static_cast<std::uint8_t>(place);
-    segment_.slot(slot).group.store(group, std::memory_order_relaxed);
-    entry_.blocks.fetch_add(1, std::memory_order_relaxed);
-    segment_.group(group).slot[place] = slot;
-  }
-  const auto give_back = [&] {
-    for (std::uint64_t i = 0; i < count_taken; ++i) {
-      segment_.group(group).slot[segment_.slot(taken[i]).place] = kNone;
-      segment_.give_slot(taken[i]);
-      entry_.blocks.fetch_sub(1, std::memory_order_relaxed);
-    }
+  const auto give_back = [&](Outcome outcome) {
+    for (std::uint64_t i = 0; i < count_taken; ++i) held.give(taken[i]);
+    return outcome;
   };
   for (std::uint64_t place = first; place <= last; ++place) {
-    if (segment_.group(group).slot[place] == kNone) {
-      give_back();
-      return Outcome::need_room;
-    }
+    if (held.slot(place) != kNone) continue;
+    if (held.take(place) == kNone) return give_back(Outcome::need_room);
+    taken[count_taken++] = place;
   }
 
   // Into the blocks at once where they are empty, beside them where they hold something already.
@@ -70,7 +52,7 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
   iovec vectors[kGroupBlocks];
   bool all_empty = true;
   for (std::uint64_t place = first; place <= last; ++place) {
-    const std::uint32_t slot = segment_.group(group).slot[place];
+    const std::uint32_t slot = held.slot(place);
     const bool empty = !segment_.valid(slot).any(0, kBlockSize);
     all_empty = all_empty && empty;
     if (!empty && beside.empty()) beside.resize(kGroupSize);
@@ -102,10 +84,7 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
         fd = read_fd_;  // the last bytes of a file may not be had this way
         continue;
       }
-      if (n < 0) {
-        give_back();
-        return Outcome::not_served;
-      }
+      if (n < 0) return give_back(Outcome::not_served);
       if (n == 0) break;
       done += static_cast<std::uint64_t>(n);
     }
@@ -114,7 +93,7 @@ CachedFile::Outcome CachedFile::fetch(Bucket& bucket, std::uint32_t& group,
   count(counters_.fetched_bytes, done);
   session_.memory().access(done);
   for (std::uint64_t place = first; place <= last; ++place) {
-    const std::uint32_t slot = segment_.group(group).slot[place];
+    const std::uint32_t slot = held.slot(place);
     char* bytes = static_cast<char*>(vectors[place - first].iov_base);
     const std::uint64_t before = (place - first) * kBlockSize;
     const std::uint64_t got = done > before ? std::min(kBlockSize, done - before) : 0;
@@ -144,10 +123,8 @@ void CachedFile::prefetch(std::uint32_t share, std::uint32_t shares) {
 
 bool CachedFile::prefetch_group(std::uint64_t group_index) {
   if (entry_.mode.load() != kActive || read_fd_ < 0) return true;
-  Bucket& bucket = segment_.bucket_of(index_, group_index);
-  const std::lock_guard guard(bucket.lock);
-  std::uint32_t group = kNone;
-  return fetch(bucket, group, group_index, 0, kGroupBlocks - 1) == Outcome::done;
+  HeldGroup held = blocks_.hold(group_index * kGroupSize);
+  return fetch(held, 0, kGroupBlocks - 1) == Outcome::done;
 }
 
 }  // namespace nvio

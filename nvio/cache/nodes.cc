@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <iterator>
 #include <mutex>
 
-#include "../store/slots.h"
 #include "../system/real.h"
 #include "cached_file.h"
 #include "raise_to.h"
@@ -88,60 +86,26 @@ void CachedFile::activate_drained(std::uint64_t size) {
 
 bool CachedFile::try_read(std::uint64_t offset, void* buffer, std::size_t length) {
   if (nothing_cached() || length == 0 || offset + length > entry_.size.load()) return false;
-  const std::uint64_t group_index = offset / kGroupSize;
-  const std::uint64_t end = offset + length;
-  if ((end - 1) / kGroupSize != group_index) return false;
-  Bucket& bucket = segment_.bucket_of(index_, group_index);
-  if (!bucket.lock.try_lock()) return false;
-  const std::lock_guard guard(bucket.lock, std::adopt_lock);
-  const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-  if (group == kNone) return false;
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t begin = at % kBlockSize;
-    const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));
-    const std::uint32_t slot = segment_.group(group).slot[at % kGroupSize / kBlockSize];
-    if (slot == kNone || !is_valid(segment_, slot, begin, stop)) return false;
-    session_.memory().access(stop - begin);
-    std::memcpy(static_cast<char*>(buffer) + (at - offset), segment_.block(slot) + begin,
-                stop - begin);
-    segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
-    at += stop - begin;
+  HeldGroup held = blocks_.hold(offset, std::try_to_lock);
+  if (!held.exists() || !held.holds({offset, length}) ||
+      read_held(held, offset, static_cast<char*>(buffer), length, false) != Outcome::done) {
+    return false;
   }
   count(counters_.reads);
-  count(counters_.read_hits);
   return true;
 }
 
+// A block that is not cached yet may have to wait for room.
 bool CachedFile::try_write(std::uint64_t offset, const void* buffer, std::size_t length) {
   if (!takes_runs(Direction::write) || write_fd_ < 0 || length == 0) return false;
-  const std::uint64_t group_index = offset / kGroupSize;
-  const std::uint64_t end = offset + length;
-  if ((end - 1) / kGroupSize != group_index) return false;
-  Bucket& bucket = segment_.bucket_of(index_, group_index);
-  if (!bucket.lock.try_lock()) return false;
-  const std::lock_guard guard(bucket.lock, std::adopt_lock);
-  const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-  if (group == kNone) return false;
-  const auto* slots = segment_.group(group).slot;
-  for (std::uint64_t place = offset % kGroupSize / kBlockSize;
-       place <= (end - 1) % kGroupSize / kBlockSize; ++place) {
-    if (slots[place] == kNone) return false;
+  HeldGroup held = blocks_.hold(offset, std::try_to_lock);
+  if (!held.exists() || !held.holds({offset, length})) return false;
+  for (const Piece piece : held.pieces(offset, length)) {
+    if (piece.slot == kNone) return false;
   }
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t begin = at % kBlockSize;
-    const std::uint64_t stop = std::min(kBlockSize, begin + (end - at));
-    const std::uint32_t slot = slots[at % kGroupSize / kBlockSize];
-    session_.memory().access(stop - begin);
-    std::memcpy(segment_.block(slot) + begin, static_cast<const char*>(buffer) + (at - offset),
-                stop - begin);
-    mark_dirty(segment_, slot, begin, stop);
-    segment_.slot(slot).recent.store(1, std::memory_order_relaxed);
-    at += stop - begin;
-  }
-  grow(end);
   count(counters_.writes);
-  count(counters_.writes_cached);
-  return true;
+  return write_held(held, offset, static_cast<const char*>(buffer), length, true, true) ==
+         Outcome::done;
 }
 
 }  // namespace nvio

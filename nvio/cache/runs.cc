@@ -11,10 +11,6 @@ namespace {
 // As good as a transfer of its own, which may be large, or part of a stream.
 bool is_long(const FileRun& run) { return run.length >= kBlockSize; }
 
-bool lies_in(const FileRun& run, std::uint64_t group_index) {
-  return run.offset / kGroupSize == group_index && (run.end() - 1) / kGroupSize == group_index;
-}
-
 }  // namespace
 
 CachedFile::LockedRange::LockedRange(const CachedFile& file, std::uint64_t begin, std::uint64_t end)
@@ -61,9 +57,9 @@ bool CachedFile::each_run(std::span<const FileRun> runs, Byte* buffer, Some&& so
 
 template <typename Byte, typename One>
 std::size_t CachedFile::runs_of_group(std::span<const FileRun> runs, Byte* buffer, One&& one) {
-  HeldGroup held(*this, runs.front().offset / kGroupSize);
+  HeldGroup held = blocks_.hold(runs.front().offset);
   std::size_t done = 0;
-  while (done < runs.size() && !is_long(runs[done]) && lies_in(runs[done], held.index) &&
+  while (done < runs.size() && !is_long(runs[done]) && held.holds(runs[done]) &&
          one(held, runs[done].offset, buffer, runs[done].length) == Outcome::done) {
     buffer += runs[done++].length;
   }

@@ -270,6 +270,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.real_size.store(size);
     entry.blocks.store(0);
     entry.direct_writes.store(kWritten);  // who knows what was written before we looked
+    entry.changes.store(kChanged);
     entry.synced.store(0);
     entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
     entry.aside.store(0);
@@ -372,23 +373,17 @@ void Session::correct_size(struct stat* status) {
 bool Session::drop_slot(std::uint32_t index) {
   const std::uint32_t group_index = segment_->slot(index).group.load(std::memory_order_relaxed);
   if (group_index >= segment_->used_groups()) return false;
-  const Group seen = segment_->group(group_index);
-  if (seen.file >= kMaxFiles) return false;
-  Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
-  const std::lock_guard guard(bucket.lock);
-  if (segment_->find_group(bucket, seen.file, seen.index) != group_index) return false;
-  Group& group = segment_->group(group_index);
+  const std::uint32_t file = segment_->file_of(group_index);
+  if (file >= kMaxFiles) return false;
+  HeldGroup held(*segment_, file, segment_->group(group_index).index);
+  if (held.group() != group_index) return false;
   Slot& slot = segment_->slot(index);
-  if (group.slot[slot.place] != index || slot.dirty_pages != 0 || has_records(slot)) return false;
-  FileEntry& entry = segment_->file(seen.file);
+  if (held.slot(slot.place) != index || slot.dirty_pages != 0 || has_records(slot)) return false;
+  FileEntry& entry = segment_->file(file);
   // Counted before it goes: a read that looked into the file earlier must look again.
   entry.evictions.fetch_add(1, std::memory_order_release);
-  group.slot[slot.place] = kNone;
-  segment_->give_slot(index);
-  entry.blocks.fetch_sub(1, std::memory_order_relaxed);
-  const bool empty = std::all_of(std::begin(group.slot), std::end(group.slot),
-                                 [](std::uint32_t other) { return other == kNone; });
-  if (empty) segment_->drop_group(bucket, group_index);
+  held.give(slot.place);
+  held.drop_if_empty();
   count(counters_.evicted_blocks);
   return true;
 }
@@ -423,20 +418,19 @@ bool Session::make_room() {
     const std::uint32_t group_index = slot.group.load(std::memory_order_relaxed);
     if (group_index >= segment_->used_groups()) continue;
     const Group seen = segment_->group(group_index);
-    if (seen.file >= kMaxFiles || files_[seen.file] == nullptr) continue;
-    CachedFile& file = *files_[seen.file];
+    const std::uint32_t file_index = segment_->file_of(group_index);
+    if (file_index >= kMaxFiles || files_[file_index] == nullptr) continue;
+    CachedFile& file = *files_[file_index];
     if (!file.can_write_back()) continue;
     if (has_records(slot)) {
-      if (seen.file == refused) continue;  // else all of it would be written for each victim
+      if (file_index == refused) continue;  // else all of it would be written for each victim
       if (file.checkpoint() != 0) {
-        refused = seen.file;
+        refused = file_index;
         continue;
       }
     } else {
-      Bucket& bucket = segment_->bucket_of(seen.file, seen.index);
-      const std::lock_guard locked(bucket.lock);
-      const std::uint32_t group = segment_->find_group(bucket, seen.file, seen.index);
-      if (group == kNone || file.write_back_group(group) != 0) continue;
+      const HeldGroup held(*segment_, file_index, seen.index);
+      if (!held.exists() || file.write_back_group(held.group()) != 0) continue;
     }
     for (const std::uint32_t other : seen.slot) {
       if (other != kNone && drop_slot(other)) ++freed;

@@ -8,7 +8,6 @@
 #include "../store/slots.h"
 #include "../system/real.h"
 #include "cached_file.h"
-#include "piece.h"
 #include "raise_to.h"
 
 namespace nvio {
@@ -20,41 +19,32 @@ ssize_t CachedFile::read_window(std::uint64_t offset, void* buffer, std::size_t 
   count(counters_.reads);
   if (entry_.mode.load() == kDraining) activate();
   if (nothing_cached()) return read_real(offset, target, length);
-  const std::uint64_t end = offset + length;
   std::uint64_t stop = offset;  // of what there is
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t group_index = at / kGroupSize;
-    const std::uint64_t limit = std::min(end, (group_index + 1) * kGroupSize);
-    Bucket& bucket = segment_.bucket_of(index_, group_index);
-    const std::lock_guard guard(bucket.lock);
-    const ssize_t got = read_real(at, target + (at - offset), limit - at);
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    const HeldGroup held = blocks_.hold(part.offset);
+    const ssize_t got = read_real(part.offset, target + (part.offset - offset), part.length);
     if (got < 0) return -1;
-    const std::uint64_t in_file = at + static_cast<std::uint64_t>(got);
+    const std::uint64_t in_file = part.offset + static_cast<std::uint64_t>(got);
     grow(in_file);
-    stop = std::min(limit, entry_.size.load(std::memory_order_acquire));
+    stop = std::min(part.end(), entry_.size.load(std::memory_order_acquire));
     if (stop > in_file) std::memset(target + (in_file - offset), 0, stop - in_file);
-    const std::uint32_t group = segment_.find_group(bucket, index_, group_index);
-    while (at < stop) {
-      const Piece piece(at, stop);
-      const std::uint32_t slot = group == kNone ? kNone : segment_.group(group).slot[piece.place];
-      if (slot != kNone) lay_over(slot, piece.begin, piece.stop, target + (at - offset));
-      at = piece.next;
+    const std::uint64_t there = stop - std::min(stop, part.offset);
+    for (const Piece piece : held.pieces(part.offset, there)) {
+      if (piece.slot != kNone) lay_over(piece, target + (piece.offset - offset));
     }
-    if (stop < limit) break;
+    if (stop < part.end()) break;
   }
   return static_cast<ssize_t>(stop > offset ? stop - offset : 0);
 }
 
 // The program's own bytes onto what the file has, and that into the block.
-void CachedFile::lay_over(std::uint32_t slot, std::uint64_t begin, std::uint64_t stop,
-                          char* bytes) {
-  char* block = segment_.block(slot);
-  session_.memory().access(stop - begin);
-  segment_.dirty(slot).each_run(begin, stop, [&](std::size_t a, std::size_t b) {
-    std::memcpy(bytes + (a - begin), block + a, b - a);
+void CachedFile::lay_over(const Piece& piece, char* bytes) {
+  char* cached = bytes_of(piece);
+  segment_.dirty(piece.slot).each_run(piece.begin, piece.stop, [&](std::size_t a, std::size_t b) {
+    std::memcpy(bytes + (a - piece.begin), cached + (a - piece.begin), b - a);
   });
-  segment_.valid(slot).each_run(begin, stop, [&](std::size_t a, std::size_t b) {
-    std::memcpy(block + a, bytes + (a - begin), b - a);
+  segment_.valid(piece.slot).each_run(piece.begin, piece.stop, [&](std::size_t a, std::size_t b) {
+    std::memcpy(cached + (a - piece.begin), bytes + (a - piece.begin), b - a);
   });
 }
 
@@ -68,25 +58,17 @@ ssize_t CachedFile::write_window(std::uint64_t offset, const void* buffer, std::
   if (entry_.aside.load() == 0 && entry_.mode.load(std::memory_order_acquire) == kPassive) {
     if (const ssize_t done = write_passive(offset, source, length); done != -2) return done;
   }
-  const std::uint64_t end = offset + length;
-  for (std::uint64_t at = offset; at < end;) {
-    const HeldGroup held(*this, at / kGroupSize);
-    const std::uint64_t limit = std::min(end, (held.index + 1) * kGroupSize);
-    if (!write_past(held.group, at, source + (at - offset), limit - at)) {
-      return at > offset ? static_cast<ssize_t>(at - offset) : -1;
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    const HeldGroup held = blocks_.hold(part.offset);
+    const std::uint64_t before = part.offset - offset;
+    if (!write_past(held, part.offset, source + before, part.length)) {
+      return before != 0 ? static_cast<ssize_t>(before) : -1;
     }
-    grow(limit);
-    while (at < limit) {
-      const Piece piece(at, limit);
-      const std::uint32_t slot =
-          held.group == kNone ? kNone : segment_.group(held.group).slot[piece.place];
-      if (slot != kNone) {
-        session_.memory().access(piece.stop - piece.begin);
-        std::memcpy(segment_.block(slot) + piece.begin, source + (at - offset),
-                    piece.stop - piece.begin);
-        mark_rewritten(segment_, slot, piece.begin, piece.stop);
-      }
-      at = piece.next;
+    grow(part.end());
+    for (const Piece piece : held.pieces(part.offset, part.length)) {
+      if (piece.slot == kNone) continue;
+      std::memcpy(bytes_of(piece), source + (piece.offset - offset), piece.length());
+      held.mark_rewritten(piece);
     }
   }
   return static_cast<ssize_t>(length);

@@ -7,7 +7,7 @@
 
 #include "../store/slots.h"
 #include "../system/real.h"
-#include "each_group.h"
+#include "cached_file.h"
 #include "raise_to.h"
 
 namespace nvio {
@@ -100,8 +100,8 @@ int CachedFile::write_back_group(std::uint32_t group_index, Till till) {
 }
 
 int CachedFile::write_back_all(Till till) {
-  return each_group(true,
-                    [&](Bucket&, std::uint32_t group) { return write_back_group(group, till); });
+  return blocks_.each_group(
+      true, [&](const HeldGroup& held) { return write_back_group(held.group(), till); });
 }
 
 int CachedFile::write_back() {
@@ -114,7 +114,7 @@ int CachedFile::flush() {
   const int copy = fd >= 0 ? real().dup(fd) : -1;
   if (copy < 0 || real().close(copy) == 0) return 0;
   const int error = errno;
-  each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
+  blocks_.each_slot([this](std::uint32_t slot) { mark_lacking(segment_, slot); });
   return error;
 }
 
@@ -125,29 +125,24 @@ int CachedFile::write_back_and_flush() {
   if (const int error = flush()) return error;
   // What a log may have records of stays known till the next checkpoint.
   if (entry_.log.epoch == 0)
-    each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
+    blocks_.each_slot([this](std::uint32_t slot) { mark_unlogged(segment_, slot); });
   return 0;
 }
 
 void CachedFile::forget(Forget what) {
-  each_group(false, [this, what](Bucket& bucket, std::uint32_t group) {
-    bool empty = true;
-    for (auto& slot : segment_.group(group).slot) {
-      if (slot == kNone) continue;
-      const Slot& state = segment_.slot(slot);
+  blocks_.each_group(false, [this, what](HeldGroup& held) {
+    for (const Piece block : held.blocks()) {
+      if (block.slot == kNone) continue;
+      const Slot& state = segment_.slot(block.slot);
       const bool needed = what == Forget::written && entry_.deleted.load() != kDiscarded &&
                           (state.dirty_pages != 0 || has_records(state));
       if (needed) {
-        forget_clean(segment_, slot);
-        empty = false;
-        continue;
+        forget_clean(segment_, block.slot);
+      } else {
+        held.give(block.place);
       }
-      const std::uint32_t given = slot;
-      slot = kNone;
-      segment_.give_slot(given);
-      entry_.blocks.fetch_sub(1);
     }
-    if (empty) segment_.drop_group(bucket, group);
+    held.drop_if_empty();
     entry_.evictions.fetch_add(1);
     return 0;
   });

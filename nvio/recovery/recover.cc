@@ -45,8 +45,8 @@ template <typename Visit>
 void each_latest(Segment& segment, std::uint32_t file, Visit&& visit) {
   const std::uint64_t size = segment.file(file).size.load();
   for (std::uint32_t i = 0; i < segment.used_groups(); ++i) {
+    if (segment.file_of(i) != file) continue;
     const Group& group = segment.group(i);
-    if (group.file != file) continue;
     for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
       const std::uint32_t slot = group.slot[place];
       if (slot >= segment.used_slots()) continue;

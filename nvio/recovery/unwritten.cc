@@ -5,9 +5,8 @@ namespace nvio {
 Unwritten unwritten_of(Segment& segment, std::uint32_t file) {
   Unwritten found;
   for (std::uint32_t i = 0; i < segment.used_groups(); ++i) {
-    const Group& group = segment.group(i);
-    if (group.file != file) continue;
-    for (const std::uint32_t slot : group.slot) {
+    if (segment.file_of(i) != file) continue;
+    for (const std::uint32_t slot : segment.group(i).slot) {
       if (slot >= segment.used_slots() || segment.slot(slot).dirty_pages == 0) continue;
       const Slot& state = segment.slot(slot);
       const auto unsynced = static_cast<std::uint16_t>(state.unlogged_pages | state.logging_pages);

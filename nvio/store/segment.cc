@@ -42,12 +42,13 @@ struct Segment::Layout {
   explicit Layout(std::uint32_t slots, std::uint32_t groups, std::uint32_t buckets_wanted)
       : buckets(page_aligned(sizeof(SegmentHeader))),
         files(page_aligned(buckets + buckets_wanted * sizeof(Bucket))),
-        group_table(page_aligned(files + kMaxFiles * sizeof(FileEntry))),
+        owners(page_aligned(files + kMaxFiles * sizeof(FileEntry))),
+        group_table(page_aligned(owners + std::uint64_t{groups} * sizeof *owners_)),
         slot_table(page_aligned(group_table + groups * sizeof(Group))),
         bitmaps(page_aligned(slot_table + slots * sizeof(Slot))),
         blocks(page_aligned(bitmaps + std::uint64_t{slots} * 2 * kBitmapWords * 8)),
         end(blocks + slots * kBlockSize) {}
-  std::uint64_t buckets, files, group_table, slot_table, bitmaps, blocks, end;
+  std::uint64_t buckets, files, owners, group_table, slot_table, bitmaps, blocks, end;
 };
 
 std::string boot_identifier() {
@@ -72,6 +73,7 @@ bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) 
 void Segment::lay_out(const Layout& layout) {
   files_ = reinterpret_cast<FileEntry*>(base_ + layout.files);
   buckets_ = reinterpret_cast<Bucket*>(base_ + layout.buckets);
+  owners_ = reinterpret_cast<Peekable<std::uint16_t>*>(base_ + layout.owners);
   groups_ = reinterpret_cast<Group*>(base_ + layout.group_table);
   slots_ = reinterpret_cast<Slot*>(base_ + layout.slot_table);
   bitmaps_ = reinterpret_cast<std::uint64_t*>(base_ + layout.bitmaps);
@@ -223,8 +225,7 @@ void Segment::make_ready(Bucket& bucket) {
 bool Segment::add_file() {
   std::atomic<std::uint32_t>& fresh = header().fresh_file;
   FileEntry& entry = files_[fresh.load()];
-  const auto offset = static_cast<std::uint64_t>(reinterpret_cast<char*>(&entry) - base_);
-  if (!reserve(offset, sizeof(FileEntry))) return false;
+  if (!reserve(offset_of(&entry), sizeof(FileEntry))) return false;
   entry.lock.initialise();
   for (PassiveWrite& write : entry.passive_writes) write.lock.initialise();
   fresh.fetch_add(1);
@@ -275,7 +276,7 @@ bool Segment::holds_unwritten() const {
 
 std::uint32_t Segment::find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index) {
   std::uint32_t at = bucket.head;
-  while (at != kNone && (groups_[at].file != file || groups_[at].index != index)) {
+  while (at != kNone && (groups_[at].index != index || file_of(at) != file)) {
     at = groups_[at].next;
   }
   return at;
@@ -298,10 +299,10 @@ std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint6
   } else if (header.fresh_group < header.groups) {
     taken = header.fresh_group;
     constexpr std::uint32_t kReserveGroups = 512;
-    const auto offset =
-        static_cast<std::uint64_t>(reinterpret_cast<char*>(&groups_[taken]) - base_);
     const std::uint64_t count = std::min(kReserveGroups, header.groups - taken);
-    if (taken % kReserveGroups == 0 && !reserve(offset, count * sizeof(Group))) {
+    if (taken % kReserveGroups == 0 &&
+        !(reserve(offset_of(&owners_[taken]), count * sizeof *owners_) &&
+          reserve(offset_of(&groups_[taken]), count * sizeof(Group)))) {
       taken = kNone;
     } else {
       header.fresh_group = taken + 1;
@@ -310,11 +311,14 @@ std::uint32_t Segment::make_group(Bucket& bucket, std::uint32_t file, std::uint6
   header.allocation.unlock();
   if (taken == kNone) return kNone;
   Group& group = groups_[taken];
-  group.file = file;
   group.index = index;
   for (auto& slot : group.slot) slot = kNone;
+  owners_[taken] = static_cast<std::uint16_t>(file + 1);
   group.next = bucket.head;
   bucket.head = taken;
+  // Whoever is to log all changes says so and then looks for groups; who changes something has made
+  // its group, and then looks whether to say so (HeldGroup). One of them sees the other.
+  std::atomic_thread_fence(std::memory_order_seq_cst);
   return taken;
 }
 
@@ -323,7 +327,7 @@ void Segment::drop_group(Bucket& bucket, std::uint32_t group) {
   while (*link != kNone && *link != group) link = &groups_[*link].next;
   if (*link == kNone) return;
   *link = groups_[group].next;
-  groups_[group].file = kNone;
+  owners_[group] = 0;
   SegmentHeader& header = this->header();
   header.allocation.lock();
   groups_[group].next = header.free_group;
@@ -342,9 +346,6 @@ std::uint32_t Segment::take_slot() {
     taken = header.fresh_slot;
     if (taken >= header.reserved_slots) {
       const std::uint32_t count = std::min(kReserveSlots, header.slots - taken);
-      const auto offset_of = [this](void* place) {
-        return static_cast<std::uint64_t>(static_cast<char*>(place) - base_);
-      };
       if (reserve(offset_of(&slots_[taken]), count * sizeof(Slot)) &&
           reserve(offset_of(bitmap(taken)), std::uint64_t{count} * 2 * kBitmapWords * 8) &&
           reserve(offset_of(block(taken)), count * kBlockSize)) {

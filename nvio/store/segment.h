@@ -1,8 +1,8 @@
 // The node's working memory: one file, mapped by every process of the job on this node.
 //
-// Layout: header | files | buckets | groups | slots | bitmaps | blocks. A group is 1 MiB of one
-// file, found through a hash bucket whose lock guards the group and all its slots; a slot holds
-// one 64 KiB block. Nothing here is needed to rebuild what was synced (that is the redo log's
+// Layout: header | buckets | files | owners | groups | slots | bitmaps | blocks. A group is 1 MiB
+// of one file, found through a hash bucket whose lock guards the group and all its slots; a slot
+// holds one 64 KiB block. Nothing here is needed to rebuild what was synced (that is the redo log's
 // task, log/): after a crash of processes, but not of the machine, it still tells what was
 // written since.
 //
@@ -56,6 +56,11 @@ constexpr std::uint32_t kPassiveWrites = 64;
 // is killed in the fsync leaves it to be done again.
 enum DirectWrites : std::uint32_t { kDurable = 0, kWritten = 1, kBeingSynced = 2 };
 
+// Whether blocks of the file have changed since all of them were logged, or written and durable.
+// Who changes one says so before, under its lock; who is killed, or fails, on the way there leaves
+// it to be done again.
+enum Changes : std::uint32_t { kSettled = 0, kChanged = 1, kBeingSettled = 2 };
+
 // What becomes of a file that the job has deleted when it is closed.
 enum Deletion : std::uint32_t {
   kKept = 0,
@@ -79,6 +84,7 @@ struct FileEntry {
   std::atomic<std::uint64_t> evictions;
   std::atomic<std::uint32_t> blocks;         // blocks cached
   std::atomic<std::uint32_t> direct_writes;  // a DirectWrites
+  std::atomic<std::uint32_t> changes;        // a Changes
   std::atomic<std::uint32_t> synced;         // 1: a sync has completed, in the log or in the file
   std::atomic<std::uint32_t> mode;           // a Mode
   std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
@@ -124,7 +130,6 @@ struct Bucket {
 
 struct Group {
   Peekable<std::uint32_t> next;
-  Peekable<std::uint32_t> file;
   Peekable<std::uint64_t> index;  // of the MiB in the file
   Peekable<std::uint32_t> slot[kGroupBlocks];
 };
@@ -170,7 +175,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 13;
+constexpr std::uint32_t kSegmentVersion = 14;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {
@@ -190,6 +195,8 @@ class Segment {
   SegmentHeader& header() { return *reinterpret_cast<SegmentHeader*>(base_); }
   FileEntry& file(std::uint32_t index) { return files_[index]; }
   Group& group(std::uint32_t index) { return groups_[index]; }
+  // Whose MiB the group is; kNone: nobody's. These lie side by side, to be searched for a file's.
+  std::uint32_t file_of(std::uint32_t group) const { return std::uint32_t{owners_[group]} - 1; }
   Slot& slot(std::uint32_t index) { return slots_[index]; }
   char* block(std::uint32_t slot) { return blocks_ + slot * kBlockSize; }
   Bits valid(std::uint32_t slot) { return {bitmap(slot), kBlockSize}; }
@@ -241,6 +248,9 @@ class Segment {
   std::uint64_t* bitmap(std::uint32_t slot) {
     return bitmaps_ + std::size_t{slot} * 2 * kBitmapWords;
   }
+  std::uint64_t offset_of(const void* place) const {
+    return static_cast<std::uint64_t>(static_cast<const char*>(place) - base_);
+  }
   bool reserve(std::uint64_t offset, std::uint64_t length);
   void make_ready(Bucket& bucket);
 
@@ -249,6 +259,7 @@ class Segment {
   int fd_ = -1;
   FileEntry* files_ = nullptr;
   Bucket* buckets_ = nullptr;
+  Peekable<std::uint16_t>* owners_ = nullptr;  // for each group its file's index and 1, or 0
   Group* groups_ = nullptr;
   Slot* slots_ = nullptr;
   std::uint64_t* bitmaps_ = nullptr;

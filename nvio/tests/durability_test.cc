@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
+#include <future>
 
 #include "../recovery/recover.h"
 #include "../store/slots.h"
@@ -215,6 +217,29 @@ TEST_F(DurabilityTest, ASyncToTheFileThatFailedIsDoneByTheNext) {
   EXPECT_EQ(file->sync(), 0);
   EXPECT_EQ(file_content(), "synced");
   EXPECT_EQ(session->release(file), 0);
+}
+
+// All ranks sync one after the other: only the first one has something to log, or to write.
+TEST_F(DurabilityTest, ASyncAfterWhichNothingWasChangedLooksAtNoBlock) {
+  for (const SyncTo to : {SyncTo::store, SyncTo::file}) {
+    settings_.file.sync = to;
+    const auto session = join();
+    CachedFile* file = open_in(*session);
+    ASSERT_EQ(file->write(0, "first", 5), 5);
+    ASSERT_EQ(file->sync(), 0);
+    SharedLock& lock = session->segment().bucket_of(file->index(), 0).lock;
+    lock.lock();
+    auto sync = std::async(std::launch::async, [file] { return file->sync(); });
+    EXPECT_EQ(sync.wait_for(std::chrono::seconds(60)), std::future_status::ready);
+    lock.unlock();
+    EXPECT_EQ(sync.get(), 0);
+    ASSERT_EQ(file->write(1, "later", 5), 5);
+    EXPECT_EQ(file->entry().changes.load(), kChanged);
+    ASSERT_EQ(file->sync(), 0);
+    if (to == SyncTo::file) EXPECT_EQ(file_content(), "flater");
+    EXPECT_EQ(session->release(file), 0);
+    EXPECT_EQ(file_content(), "flater");
+  }
 }
 
 TEST_F(DurabilityTest, KilledAfterAnFsyncFailedAJobLosesNothingThatWasSynced) {

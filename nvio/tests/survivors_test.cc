@@ -79,39 +79,63 @@ void fill(CachedFile& file, std::uint64_t cell, char letter) {
   ASSERT_EQ(file.write(cell * kCell, bytes.data(), kCell), static_cast<ssize_t>(kCell));
 }
 
-// Runs act(file) in a child and kills that at its `stops`th entry to or return from a system call,
-// or the given number of instructions later. False: it came to its end before.
+// A child that runs act(file), stopped before it.
+class Victim {
+ public:
+  template <typename Act>
+  Victim(const Settings& settings, const std::string& path, Act&& act) : child_(fork()) {
+    if (child_ == 0) {
+      std::string why;
+      const auto session = Session::join(settings, why);
+      const int fd = ::open(path.c_str(), O_RDWR);
+      CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path, settings.file);
+      if (file == nullptr || ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(3);
+      raise(SIGSTOP);
+      act(*file);
+      _exit(0);
+    }
+    waitpid(child_, &status_, 0);
+    EXPECT_TRUE(WIFSTOPPED(status_));
+    ptrace(PTRACE_SETOPTIONS, child_, nullptr, PTRACE_O_EXITKILL);
+  }
+  Victim(const Victim&) = delete;
+  Victim& operator=(const Victim&) = delete;
+  ~Victim() { kill(); }
+
+  bool is_stopped() const { return WIFSTOPPED(status_); }
+  // To its next stop, or its end.
+  template <typename Request>
+  void go_on(Request request) {
+    if (is_stopped() && ptrace(request, child_, nullptr, nullptr) == 0) {
+      waitpid(child_, &status_, 0);
+    }
+  }
+  // False: it came to its end before.
+  bool kill() {
+    if (!is_stopped()) {
+      EXPECT_TRUE(WIFEXITED(status_) && WEXITSTATUS(status_) == 0) << status_;
+      return false;
+    }
+    ::kill(child_, SIGKILL);
+    waitpid(child_, &status_, 0);
+    status_ = 0;
+    return true;
+  }
+
+ private:
+  pid_t child_;
+  int status_ = 0;
+};
+
+// Kills a victim at its `stops`th entry to or return from a system call, or the given number of
+// instructions later. False: it came to its end before.
 template <typename Act>
 bool kill_amidst(const Settings& settings, const std::string& path, int stops, int instructions,
                  Act&& act) {
-  const pid_t child = fork();
-  if (child == 0) {
-    std::string why;
-    const auto session = Session::join(settings, why);
-    const int fd = ::open(path.c_str(), O_RDWR);
-    CachedFile* file = session == nullptr ? nullptr : session->acquire(fd, path, settings.file);
-    if (file == nullptr || ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) != 0) _exit(3);
-    raise(SIGSTOP);
-    act(*file);
-    _exit(0);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFSTOPPED(status));
-  const auto go_on = [&](auto request) {
-    if (!WIFSTOPPED(status) || ptrace(request, child, nullptr, nullptr) != 0) return;
-    waitpid(child, &status, 0);
-  };
-  ptrace(PTRACE_SETOPTIONS, child, nullptr, PTRACE_O_EXITKILL);
-  for (int i = 0; i < stops; ++i) go_on(PTRACE_SYSCALL);
-  for (int i = 0; i < instructions; ++i) go_on(PTRACE_SINGLESTEP);
-  if (!WIFSTOPPED(status)) {
-    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
-    return false;
-  }
-  kill(child, SIGKILL);
-  waitpid(child, &status, 0);
-  return true;
+  Victim victim(settings, path, act);
+  for (int i = 0; i < stops; ++i) victim.go_on(PTRACE_SYSCALL);
+  for (int i = 0; i < instructions; ++i) victim.go_on(PTRACE_SINGLESTEP);
+  return victim.kill();
 }
 
 // What the victim does: a sync that logs a page of its own and one it shares, and a checkpoint.
@@ -167,6 +191,32 @@ TEST_F(SurvivorsTest, LoseNothingTheySyncAfterOneOfThemWasKilledAnywhere) {
     }
   }
   EXPECT_GT(kills, 0);
+}
+
+// A victim may be killed at any of these instructions: the others' next sync must look for what it
+// has changed by then. They hold nothing else that is to be logged.
+TEST_F(SurvivorsTest, KnowOfEachChangeAtEachInstructionOfItsWriter) {
+  const auto session = join();
+  const int fd = open_file();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  ASSERT_NE(file, nullptr);
+  fill(*file, 0, 'a');
+  ASSERT_EQ(file->sync(), 0);
+  ASSERT_EQ(file->entry().changes.load(), kSettled);
+  Victim victim(settings_, path_, [](CachedFile& own) { fill(own, 1, 'v'); });
+  Segment& segment = session->segment();
+  bool has_changed = false;
+  while (victim.is_stopped() && !HasFailure()) {
+    victim.go_on(PTRACE_SINGLESTEP);
+    for (std::uint32_t slot = 0; slot < segment.used_slots(); ++slot) {
+      if (segment.slot(slot).unlogged_pages == 0) continue;
+      has_changed = true;
+      EXPECT_EQ(file->entry().changes.load(), kChanged);
+    }
+  }
+  EXPECT_TRUE(has_changed);
+  session->release(file);
+  ::close(fd);
 }
 
 // Only who has seen the fsync succeed may say that the file needs none.
