@@ -100,7 +100,7 @@ CHECKS: Mapping[str, tuple[Part, ...]] = {
         Wanted(_WRITES),
         Wanted(_WRITES, *_OWN_QUEUE),
         Wanted(_SIMULATED),
-        Wanted(_SIMULATED, *(name.replace("nodes=2", _SLOW) for name in _OWN_QUEUE)),
+        Wanted(_SIMULATED, f"nvio,{_SLOW}/*", f"nvio,{_SLOW},write=async/*"),
         Wanted(_LATENCY, statistic="p50"),
         Wanted(_LATENCY, *_OWN_QUEUE, statistic="p50"),
         Wanted(_LATENCY, statistic="p99"),

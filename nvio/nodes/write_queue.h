@@ -60,7 +60,7 @@ class WriteQueue {
   std::condition_variable changed_;
   std::deque<QueuedWrite> waiting_;  // the first is under way
   std::size_t bytes_ = 0;
-  unsigned wanting_ = 0;  // who waits for room
+  unsigned wanting_ = 0;                                         // who waits for room
   std::uint64_t done_ = 0;                                       // writes, since the begin
   std::map<std::pair<const void*, std::uint64_t>, int> errors_;  // by file and owner
   bool stopping_ = false;
