@@ -67,8 +67,7 @@ class HeldGroup {
   }
 
   // The pieces of bytes that lie in this MiB, in order. A slot is looked up when its turn comes.
-  class Pieces {
-   public:
+  struct Pieces {
     struct Iterator : Cut<kBlockSize>::Iterator {
       const HeldGroup& held;
       Piece operator*() const {

@@ -156,7 +156,7 @@ class CachedFile {
   // Writes back the dirty bytes of a group whose bucket's lock is held. Till they are durable, too,
   // the blocks stay, and know what was written: the fsync may fail.
   enum class Till : std::uint8_t { written, durable };
-  int write_back_group(std::uint32_t group, Till till = Till::written);
+  int write_back_group(const HeldGroup& held, Till till = Till::written);
 
  private:
   enum class Outcome : std::uint8_t { done, need_room, not_served };

@@ -430,7 +430,7 @@ bool Session::make_room() {
       }
     } else {
       const HeldGroup held(*segment_, file_index, seen.index);
-      if (!held.exists() || file.write_back_group(held.group()) != 0) continue;
+      if (!held.exists() || file.write_back_group(held) != 0) continue;
     }
     for (const std::uint32_t other : seen.slot) {
       if (other != kNone && drop_slot(other)) ++freed;

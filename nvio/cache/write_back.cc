@@ -13,23 +13,16 @@
 namespace nvio {
 namespace {
 
-// A run of dirty bytes of a group. Offsets within the group.
-struct Run {
-  std::uint64_t begin, end;
-};
-
-std::vector<Run> dirty_runs(Segment& segment, const Group& group) {
-  std::vector<Run> runs;
-  for (std::uint64_t place = 0; place < kGroupBlocks; ++place) {
-    const std::uint32_t slot = group.slot[place];
-    if (slot == kNone) continue;
-    each_page_run(segment.slot(slot).dirty_pages, [&](std::uint64_t from, std::uint64_t to) {
-      segment.dirty(slot).each_run(from, to, [&](std::uint64_t a, std::uint64_t b) {
-        const Run run{place * kBlockSize + a, place * kBlockSize + b};
-        if (!runs.empty() && runs.back().end == run.begin) {
-          runs.back().end = run.end;
+std::vector<FileRun> dirty_runs(Segment& segment, const HeldGroup& held) {
+  std::vector<FileRun> runs;
+  for (const Piece block : held.blocks()) {
+    if (block.slot == kNone) continue;
+    each_page_run(segment.slot(block.slot).dirty_pages, [&](std::uint64_t from, std::uint64_t to) {
+      segment.dirty(block.slot).each_run(from, to, [&](std::uint64_t a, std::uint64_t b) {
+        if (!runs.empty() && runs.back().end() == block.offset + a) {
+          runs.back().length += b - a;
         } else {
-          runs.push_back(run);
+          runs.push_back({block.offset + a, b - a});
         }
       });
     });
@@ -38,17 +31,13 @@ std::vector<Run> dirty_runs(Segment& segment, const Group& group) {
 }
 
 // Returns 0 or an errno value.
-int write_run(Segment& segment, const Group& group, const Run& run, int fd) {
+int write_run(Segment& segment, const HeldGroup& held, const FileRun& run, int fd) {
   iovec vectors[kGroupBlocks];
   int used = 0;
-  for (std::uint64_t at = run.begin; at < run.end;) {
-    const std::uint64_t stop = std::min(run.end, (at / kBlockSize + 1) * kBlockSize);
-    char* block = segment.block(group.slot[at / kBlockSize]);
-    vectors[used++] = {block + at % kBlockSize, stop - at};
-    at = stop;
+  for (const Piece piece : held.pieces(run.offset, run.length)) {
+    vectors[used++] = {segment.block(piece.slot) + piece.begin, piece.length()};
   }
-  const std::uint64_t offset = group.index * kGroupSize + run.begin;
-  return write_vectors_fully(fd, vectors, used, static_cast<off_t>(offset)) >= 0 ? 0 : errno;
+  return write_vectors_fully(fd, vectors, used, static_cast<off_t>(run.offset)) >= 0 ? 0 : errno;
 }
 
 }  // namespace
@@ -69,15 +58,14 @@ int CachedFile::write_back_descriptor() {
 // there meanwhile. Runs are written while the group's lock is held, or an older byte could come
 // after a newer one; several at a time where there are many, since a file system far away takes
 // them so.
-int CachedFile::write_back_group(std::uint32_t group_index, Till till) {
+int CachedFile::write_back_group(const HeldGroup& held, Till till) {
   constexpr std::size_t kMany = 8;
-  const Group& group = segment_.group(group_index);
-  const std::vector<Run> runs = dirty_runs(segment_, group);
+  const std::vector<FileRun> runs = dirty_runs(segment_, held);
   if (runs.empty()) return 0;
   const int fd = write_back_descriptor();
   if (fd < 0) return -fd;
-  raise_to(entry_.real_size, group.index * kGroupSize + runs.back().end);
-  const auto write_one = [&](std::size_t i) { return write_run(segment_, group, runs[i], fd); };
+  raise_to(entry_.real_size, runs.back().end());
+  const auto write_one = [&](std::size_t i) { return write_run(segment_, held, runs[i], fd); };
   int error = 0;
   if (runs.size() < kMany) {
     for (std::size_t i = 0; i < runs.size() && error == 0; ++i) error = write_one(i);
@@ -87,21 +75,21 @@ int CachedFile::write_back_group(std::uint32_t group_index, Till till) {
   // Set before the bytes count as clean: a sync in between must know that the file was written.
   entry_.direct_writes.store(kWritten);
   if (error != 0) return error;
-  for (const std::uint32_t slot : group.slot) {
-    if (slot == kNone || segment_.slot(slot).dirty_pages == 0) continue;
-    till == Till::durable ? mark_written(segment_, slot) : mark_clean(segment_, slot);
+  for (const Piece block : held.blocks()) {
+    if (block.slot == kNone || segment_.slot(block.slot).dirty_pages == 0) continue;
+    till == Till::durable ? mark_written(segment_, block.slot) : mark_clean(segment_, block.slot);
   }
   count(counters_.write_backs, runs.size());
-  for (const Run& run : runs) {
-    count(counters_.written_back_bytes, run.end - run.begin);
-    session_.memory().access(run.end - run.begin);
+  for (const FileRun& run : runs) {
+    count(counters_.written_back_bytes, run.length);
+    session_.memory().access(run.length);
   }
   return 0;
 }
 
 int CachedFile::write_back_all(Till till) {
-  return blocks_.each_group(
-      true, [&](const HeldGroup& held) { return write_back_group(held.group(), till); });
+  return blocks_.each_group(true,
+                            [&](const HeldGroup& held) { return write_back_group(held, till); });
 }
 
 int CachedFile::write_back() {

@@ -54,8 +54,7 @@ Elements elements_of(MPI_Datatype datatype);
 
 // The bytes of a transfer of such elements, or -1 when they cannot be counted.
 MPI_Offset length_of(const Transfer& transfer, const Elements& elements);
-// The same, or -1 when it is one for the MPI, however the file is
-// cached.
+// The same, or -1 when it is one for the MPI, however the file is cached.
 MPI_Offset bytes_of(const Transfer& transfer, const Elements& elements, const Shown& shown);
 
 // Bytes of a view, and from where to where they lie in the file.

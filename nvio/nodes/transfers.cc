@@ -67,23 +67,20 @@ ssize_t JobFile::routed_read(std::uint64_t offset, char* buffer, std::size_t len
   }
   if (offset >= known) return 0;
   length = static_cast<std::size_t>(std::min<std::uint64_t>(length, known - offset));
-  const std::uint64_t end = offset + length;
-  for (std::uint64_t at = offset; at < end;) {
-    const std::uint64_t group = at / kGroupSize;
-    const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
-    const std::uint32_t node = owner(group);
-    char* to = buffer + (at - offset);
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    const std::uint32_t node = owner(part.offset / kGroupSize);
+    const std::uint64_t before = part.offset - offset;
+    char* to = buffer + before;
     ssize_t done = 0;
     if (is_here(node)) {
       if (home_ != node_) cached_.know_size(known);
-      done = flags == kWindow ? cached_.read_window(at, to, stop - at)
-                              : cached_.read(at, to, stop - at, flags == kLarge);
+      done = flags == kWindow ? cached_.read_window(part.offset, to, part.length)
+                              : cached_.read(part.offset, to, part.length, flags == kLarge);
     } else {
-      done = read_at(node, at, to, stop - at, flags);
+      done = read_at(node, part.offset, to, part.length, flags);
     }
     if (done < 0) return -1;
-    at += static_cast<std::uint64_t>(done);
-    if (at < stop) return static_cast<ssize_t>(at - offset);
+    if (static_cast<std::uint64_t>(done) < part.length) return static_cast<ssize_t>(before) + done;
   }
   return static_cast<ssize_t>(length);
 }
@@ -147,23 +144,20 @@ ssize_t JobFile::write_window(std::uint64_t offset, const void* buffer, std::siz
 
 ssize_t JobFile::routed_write(std::uint64_t offset, const char* buffer, std::size_t length,
                               std::uint16_t flags) {
-  const std::uint64_t end = offset + length;
   std::uint64_t at = offset;
-  while (at < end) {
-    const std::uint64_t group = at / kGroupSize;
-    const std::uint64_t stop = std::min(end, (group + 1) * kGroupSize);
-    const std::uint32_t node = owner(group);
-    const char* from = buffer + (at - offset);
+  for (const FileRun part : Cut<kGroupSize>(offset, length)) {
+    const std::uint32_t node = owner(part.offset / kGroupSize);
+    const char* from = buffer + (part.offset - offset);
     ssize_t done = 0;
     if (!is_here(node) || (flags & kQueue) != 0) {
-      done = write_at(node, at, from, stop - at, flags);
+      done = write_at(node, part.offset, from, part.length, flags);
     } else {
-      done = flags == kWindow ? cached_.write_window(at, from, stop - at)
-                              : cached_.write(at, from, stop - at, flags == kLarge);
+      done = flags == kWindow ? cached_.write_window(part.offset, from, part.length)
+                              : cached_.write(part.offset, from, part.length, flags == kLarge);
     }
     if (done <= 0) break;
     at += static_cast<std::uint64_t>(done);
-    if (at < stop) break;
+    if (at < part.end()) break;
   }
   const int error = errno;
   if (at > offset) {

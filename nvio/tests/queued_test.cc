@@ -70,19 +70,19 @@ class QueuedTest : public JobsTest {
     }
   }
 
-  // A manager has taken much by the time that it has done little of it.
-  void have_a_slow_store() {
+  // Every node's file, of whose begin node 1 has handed over 3 MiB by short pieces: the managers
+  // have taken them and, on so slow a store, done few.
+  std::vector<JobFile*> open_and_hand_over(char value) {
     settings_.kind = StoreKind::simulated;
     settings_.simulated.access_ns = 500'000;
-  }
-
-  // Writes `bytes` of the file's begin, which lie at all nodes, by short pieces.
-  static void hand_over(JobFile& file, std::size_t bytes, char value) {
-    constexpr std::size_t kPiece = 32 << 10;
+    join_all();
+    std::vector<JobFile*> files = open_everywhere();
+    constexpr ssize_t kPiece = 32 << 10;
     const std::string data(kPiece, value);
-    for (std::size_t at = 0; at < bytes; at += kPiece) {
-      ASSERT_EQ(file.hand_over(at, data.data(), kPiece), static_cast<ssize_t>(kPiece));
+    for (std::uint64_t at = 0; at < 3 << 20; at += kPiece) {
+      EXPECT_EQ(files[1]->hand_over(at, data.data(), kPiece), kPiece);
     }
+    return files;
   }
 };
 
@@ -105,10 +105,7 @@ TEST_P(QueuedTest, WritesThatManagersQueueAreSeenSoWithAdmissionLeftToNvio) {
 }
 
 TEST_P(QueuedTest, ATruncationComesBehindWhatManagersHaveTaken) {
-  have_a_slow_store();
-  join_all();
-  const std::vector<JobFile*> files = open_everywhere();
-  hand_over(*files[1], 3 << 20, 't');
+  const std::vector<JobFile*> files = open_and_hand_over('t');
   EXPECT_EQ(files[1]->size(), 3U << 20);
   ASSERT_EQ(files[1]->truncate(100), 0);
   EXPECT_EQ(files[1]->size(), 100U);
@@ -118,10 +115,7 @@ TEST_P(QueuedTest, ATruncationComesBehindWhatManagersHaveTaken) {
 
 // One node leads all others out of the cache while their managers still have writes to do.
 TEST_P(QueuedTest, WhatIsWrittenPlainlyComesAfterWhatManagersHaveTaken) {
-  have_a_slow_store();
-  join_all();
-  const std::vector<JobFile*> files = open_everywhere();
-  hand_over(*files[1], 3 << 20, 'o');
+  const std::vector<JobFile*> files = open_and_hand_over('o');
   ASSERT_EQ(files[0]->step_aside(), 0);
   const std::string data(3 << 20, 'n');
   ASSERT_EQ(files[1]->write(0, data.data(), data.size()), 3 << 20);
@@ -134,21 +128,16 @@ TEST_P(QueuedTest, WhatIsWrittenPlainlyComesAfterWhatManagersHaveTaken) {
 }
 
 TEST_P(QueuedTest, WhoStepsAsideHasFirstDoneWhatItHandedOver) {
-  have_a_slow_store();
-  join_all();
-  const std::vector<JobFile*> files = open_everywhere();
-  hand_over(*files[1], 3 << 20, 'a');
+  const std::vector<JobFile*> files = open_and_hand_over('a');
   ASSERT_EQ(files[1]->step_aside(), 0);
   EXPECT_EQ(file_content() == std::string(3 << 20, 'a'), true);
   EXPECT_EQ(release(files), 0);
 }
 
 TEST_P(QueuedTest, AProcessThatIsKilledLosesNothingThatAManagerHasTaken) {
-  have_a_slow_store();
   const pid_t child = fork();
   if (child == 0) {
-    join_all();
-    hand_over(*open_everywhere()[1], 3 << 20, 'k');
+    open_and_hand_over('k');
     kill(getpid(), SIGKILL);
   }
   int status = 0;
@@ -159,10 +148,7 @@ TEST_P(QueuedTest, AProcessThatIsKilledLosesNothingThatAManagerHasTaken) {
 }
 
 TEST_P(QueuedTest, ThatAManagerIsLostWithWhatItHasTakenTellsTheSync) {
-  have_a_slow_store();
-  join_all();
-  const std::vector<JobFile*> files = open_everywhere();
-  hand_over(*files[1], 3 << 20, 'l');
+  const std::vector<JobFile*> files = open_and_hand_over('l');
   ASSERT_EQ(kill(manager(1).value(), SIGKILL), 0);
   EXPECT_EQ(files[1]->sync(), EIO) << "its own bytes, too: they were handed over";
   EXPECT_EQ(files[1]->write_back(), EIO) << "as its close does";
