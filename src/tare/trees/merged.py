@@ -375,8 +375,8 @@ class _Building:
         # By what they are from now on: mounts of ours, which nothing takes the place of.
         proc, _, dev = (self._root / kernels.name for kernels in _KERNELS)
         for name in ("bus", "irq", "sys", "sysrq-trigger"):
-            if (proc / name).exists():
-                self._show(proc / name, Path("/proc", name))
+            if (proc / name).exists():  # the last is a file, and not of every kernel
+                self._show(proc / name, Path("/proc", name), file=(proc / name).is_file())
         for name, minor in _DEVICES.items():
             _make_device(dev / name, os.makedev(1, minor))
         _make_device(dev / "tty", _TERMINAL)
