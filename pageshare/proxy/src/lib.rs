@@ -15,6 +15,7 @@ pub mod counters;
 pub mod drive;
 pub mod error;
 pub mod estimate;
+mod files;
 pub mod fuse;
 mod gate;
 pub mod guest_memory;

@@ -4,7 +4,7 @@ use crate::lab;
 
 use std::fs::{read, remove_file, write};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::process::{Child, Command, Stdio};
 
 use pageshare::scope::Scope;
@@ -84,6 +84,47 @@ fn an_index_is_its_owners_alone_whatever_was_left_there() {
     assert_eq!(read(at("another")).expect("it stays"), b"somebody's");
     let left = std::fs::read_dir(directory.path()).expect("readable").count();
     assert_eq!(left, ["another", "image", "index", "index.new", "test.json"].len());
+}
+
+/// One is killed while it writes, and another may be at work.
+#[test]
+fn what_is_left_beside_an_index_by_one_that_was_killed_goes_and_nothing_else() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let at = |name: &str| directory.path().join(name);
+    let (left, written) = ("index.0123456789abcdef.new", "index.fedcba9876543210.new");
+    let others = [
+        "index.0123456789abcde.new",
+        "index.0123456789ABCDEF.new",
+        "index.0123456789abcdef",
+        "other.0123456789abcdef.new",
+    ];
+    for name in [left, written].iter().chain(&others) {
+        write(at(name), "a part").expect("the scratch directory is writable");
+    }
+    let other = std::fs::File::open(at(written)).expect("it is there");
+    other.lock().expect("a file system with locks");
+    let output = index(directory.path(), &[]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stays = |name: &&str| at(name).exists();
+    assert!(!stays(&left) && stays(&written) && others.iter().all(stays));
+}
+
+#[test]
+fn a_pipe_is_neither_an_image_nor_does_it_give_way_to_an_index() {
+    for (name, reason) in [
+        ("pipe", "neither a file nor a block device"),
+        ("index", "what is there is no file, and stays"),
+    ] {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let path = directory.path().join(name);
+        let made = Command::new("mkfifo").arg(&path).status().expect("coreutils");
+        assert!(made.success());
+        let output = index(directory.path(), &[&format!("--source=image:{}", path.display())]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(1) && said.contains(reason), "{said}");
+        let kind = std::fs::symlink_metadata(&path).expect("it stays").file_type();
+        assert!(kind.is_fifo());
+    }
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! What lies in a directory of copies.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use pageshare_index::HashKey;
-use rustix::fs::{FlockOperation, flock};
 use tracing::info;
 
 use super::file::{HEADER_BYTES, Header};
 use super::now;
+use crate::files::{self, is_number};
 
 /// What a finished copy's name ends with.
 pub(super) const FINISHED: &str = "kept";
@@ -46,9 +45,7 @@ impl Finished {
 
 /// Whether a copy has a name that ends so: 16 hexadecimal digits, and the end.
 pub(super) fn is_name(path: &Path, end: &str) -> bool {
-    let stem = path.file_stem().and_then(OsStr::to_str).unwrap_or_default();
-    let digits = stem.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    digits && stem.len() == 16 && path.extension().is_some_and(|it| it == end)
+    path.file_stem().is_some_and(is_number) && path.extension().is_some_and(|it| it == end)
 }
 
 /// Those of the finished copies that a keeper has made, by their names and by how they begin: the
@@ -111,15 +108,5 @@ pub(super) fn clear(directory: &Path) -> io::Result<()> {
             let _ = std::fs::remove_file(&copy.path);
         }
     }
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let Some(file) = is_name(&path, PARTIAL).then(|| File::open(&path).ok()).flatten() else {
-            continue;
-        };
-        // Locked until it is removed: who has just begun to write it, then knows that it is gone.
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
-            let _ = std::fs::remove_file(&path);
-        }
-    }
-    Ok(())
+    files::clear(directory, |path| is_name(path, PARTIAL))
 }

@@ -114,6 +114,8 @@ mod tests {
 
     use pageshare_index::PAGE_SIZE;
 
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
     use super::*;
     use crate::kept::directory::{bytes_beside, ours};
 
@@ -256,13 +258,15 @@ mod tests {
             std::fs::write(at(name), bytes).unwrap();
         }
         std::fs::write(at("fedcba9876543210.partial"), "left by a keeper that was killed").unwrap();
+        let pipe = "eeeeeeeeeeeeeeee.partial";
+        mknodat(CWD, at(pipe), FileType::Fifo, Mode::RUSR, 0).unwrap();
         for _ in 0..2 {
             keep(directory.path(), &scope);
             assert!(!copy.exists(), "the older one gives way");
             copy = ours(directory.path()).unwrap().remove(0).path;
         }
         assert!(!at("fedcba9876543210.partial").exists());
-        for (name, _) in foreign {
+        for name in foreign.map(|(name, _)| name).into_iter().chain([pipe]) {
             assert!(at(name).exists(), "{name}");
         }
     }

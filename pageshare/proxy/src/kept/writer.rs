@@ -1,15 +1,14 @@
 //! Writes one copy, in a thread of its own.
 
 use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use pageshare_index::{HashKey, PAGE_SIZE, ScopeKey};
-use rustix::fs::{FlockOperation, flock};
 use tracing::warn;
 
 use super::directory::{FINISHED, Finished, PARTIAL, clear, ours};
@@ -18,6 +17,7 @@ use super::keeper::{Holds, KeepIn, KeptPages, Order};
 use super::now;
 use super::quota::Quota;
 use crate::blocks::BlockNames;
+use crate::files;
 use crate::handshake::random;
 use crate::record::Account;
 
@@ -199,17 +199,13 @@ impl Writer {
     }
 }
 
-/// A copy's salt, and the file named after it: locked for as long as it is open, so that others
-/// know that it is in use. One who clears the directory may have removed it before it was locked.
+/// A copy's salt, and the file named after it.
 fn begin(directory: &Path) -> io::Result<([u8; 32], PathBuf, File)> {
     loop {
         let salt = random::<32>().map_err(|error| io::Error::other(error.to_string()))?;
         let name: String = salt[..8].iter().map(|byte| format!("{byte:02x}")).collect();
         let partial = directory.join(format!("{name}.{PARTIAL}"));
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(&partial)?;
-        flock(&file, FlockOperation::LockExclusive)?;
-        if file.metadata()?.nlink() > 0 {
+        if let Some(file) = files::begin(&partial)? {
             return Ok((salt, partial, file));
         }
     }

@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
+use std::path::Path;
 
 use pageshare_index::{Catalogue, Origin, PAGE_SIZE};
 
 use super::memory::{Memory, Wanted};
 use super::process;
 use super::qcow2::Compressed;
+use crate::files;
 
 /// An origin, open.
 pub(super) enum Reader {
@@ -46,6 +48,16 @@ impl Stamp {
     }
 }
 
+/// Opens an image. Something else may have taken its place: who may write there need not be who reads.
+pub(super) fn open_image(path: &Path) -> io::Result<File> {
+    let file = files::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() || kind.is_block_device() {
+        return Ok(file);
+    }
+    Err(io::Error::other("it is neither a file nor a block device"))
+}
+
 impl Reader {
     /// Opens every origin that is still the one that it was; by number.
     pub(super) fn open_all(catalogue: &Catalogue) -> Vec<Option<Self>> {
@@ -58,9 +70,9 @@ impl Reader {
                 let memory = Memory::open(*pid).ok()?;
                 (process::started(*pid).ok()? == *started).then_some(Self::Process(memory))
             }
-            Origin::File { path } => File::open(path).ok().map(Self::File),
+            Origin::File { path } => open_image(path).ok().map(Self::File),
             Origin::Compressed { path } => {
-                let image = Compressed::open(File::open(path).ok()?);
+                let image = Compressed::open(open_image(path).ok()?);
                 image.ok().map(Self::Compressed)
             }
         }

@@ -12,7 +12,7 @@ use tracing::warn;
 use super::library::Library;
 use super::process;
 use super::qcow2::{self, Compressed};
-use super::reader::{Reader, Stamp};
+use super::reader::{Reader, Stamp, open_image};
 use super::spec::SourceSpec;
 use crate::error::Error;
 use crate::threads::start_in;
@@ -180,7 +180,7 @@ fn add_process(
 /// holds may be a guest's to say: it keeps no other source out.
 fn add_image(catalogue: &mut Catalogue, path: &Path) -> io::Result<Option<Stamp>> {
     let path = path.canonicalize()?;
-    let mut file = File::open(&path)?;
+    let mut file = open_image(&path)?;
     let stamp = Stamp::of(&file)?;
     // A block device has a length only for who seeks its end.
     let pages = file.seek(SeekFrom::End(0))? / PAGE_SIZE as u64;
