@@ -9,7 +9,7 @@ mod plan;
 mod proxies;
 mod summary;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -33,7 +33,10 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(failure) => {
             match cli.log_format {
-                LogFormat::Text if !daemon => eprintln!("pageshare: {failure}"),
+                LogFormat::Text if !daemon => {
+                    // Nobody is left to be told that standard error takes nothing.
+                    let _ = writeln!(std::io::stderr(), "pageshare: {failure}");
+                }
                 LogFormat::Text | LogFormat::Json => error!("{failure}"),
             }
             ExitCode::FAILURE
@@ -67,18 +70,14 @@ fn run(command: Command) -> Result<ExitCode, Error> {
         Command::Index(arguments) => index::run(arguments),
         Command::Scope { name, file } => {
             crate::scope::Scope::generate(&name)?.save(&file)?;
-            println!("Scope `{name}` is in {}. Copy it to the other host.", file.display());
+            say(&format!("Scope `{name}` is in {}. Copy it to the other host.\n", file.display()))?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Estimate(arguments) => estimate::run(&arguments),
         Command::Plan(arguments) => plan::run(&arguments),
         Command::Inspect { stream, json } => {
             let inspection = crate::inspect::inspect(&stream)?;
-            if json {
-                println!("{}", to_json(&inspection)?);
-            } else {
-                print!("{}", inspection.text());
-            }
+            say(&if json { to_json(&inspection)? + "\n" } else { inspection.text() })?;
             if !inspection.is_stream() {
                 return Err(Error::Refused(format!(
                     "{}: nothing of a migration is in it: one channel is wanted, from its first \
@@ -89,6 +88,13 @@ fn run(command: Command) -> Result<ExitCode, Error> {
             Ok(ExitCode::SUCCESS)
         }
     }
+}
+
+/// Says what was asked for: a full disk or a reader that has gone is an error as others are.
+fn say(text: &str) -> Result<(), Error> {
+    let mut out = std::io::stdout();
+    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    said.map_err(|error| Error::Refused(format!("cannot write to standard output: {error}")))
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {

@@ -77,7 +77,10 @@ impl Scope {
         let write = || {
             let mut out =
                 std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
-            writeln!(out, "{}", serde_json::to_string_pretty(&file)?)
+            writeln!(out, "{}", serde_json::to_string_pretty(&file)?).inspect_err(|_| {
+                // What a full disk has taken of it is no scope, and in the way of the next.
+                let _ = std::fs::remove_file(path);
+            })
         };
         write().map_err(|error: std::io::Error| Error::File {
             what: "scope",

@@ -7,6 +7,7 @@ mod any_bytes;
 mod closed_channels;
 mod content_sources;
 mod distance;
+mod full_disks;
 mod golden_streams;
 mod hangups;
 mod hostile_receivers;

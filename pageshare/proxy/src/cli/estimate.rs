@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use super::args::{EstimateArgs, SamplingArgs};
 use super::proxies::sender;
-use super::to_json;
+use super::{say, to_json};
 use crate::error::Error;
 use crate::estimate::{Estimate, estimate};
 
@@ -12,11 +12,7 @@ pub(super) fn run(arguments: &EstimateArgs) -> Result<ExitCode, Error> {
     let how = &arguments.sampling;
     let link = bytes_a_second(how)?;
     let found = estimate(&sender(&arguments.sending)?, arguments.pid, how.sample, link)?;
-    if how.json {
-        println!("{}", to_json(&found)?);
-    } else {
-        print!("{}", table(&found, how.link));
-    }
+    say(&if how.json { to_json(&found)? + "\n" } else { table(&found, how.link) })?;
     Ok(ExitCode::SUCCESS)
 }
 

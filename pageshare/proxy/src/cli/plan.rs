@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::args::PlanArgs;
 use super::estimate::{bytes_a_second, mib, percent};
 use super::proxies::threads;
-use super::to_json;
+use super::{say, to_json};
 use crate::error::Error;
 use crate::plan::{How, There, Vm, plan};
 use crate::scope::Scope;
@@ -34,11 +34,11 @@ pub(super) fn run(arguments: &PlanArgs) -> Result<ExitCode, Error> {
     }
     let sample = arguments.sampling.sample;
     let vms = plan(&pids, &there, &key, &How { sample, link, level: 1, threads: threads(0) })?;
-    if arguments.sampling.json {
-        println!("{}", to_json(&vms)?);
+    say(&if arguments.sampling.json {
+        to_json(&vms)? + "\n"
     } else {
-        print!("{}", table(&vms, arguments.sampling.link));
-    }
+        table(&vms, arguments.sampling.link)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -246,7 +246,11 @@ pub(super) fn append(path: &Path, record: &str) -> Result<(), Error> {
     let line = format!("{record}\n");
     let write = || {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path)?;
-        file.write_all(line.as_bytes())
+        let before = file.metadata()?.len();
+        file.write_all(line.as_bytes()).inspect_err(|_| {
+            // The next line would be one with what a full disk has taken of this.
+            let _ = file.set_len(before);
+        })
     };
     write().map_err(|error: std::io::Error| Error::File {
         what: "record",
