@@ -3,7 +3,7 @@
 mod listener;
 
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{IpAddr, Shutdown, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -228,10 +228,18 @@ fn connect_unix(path: &Path) -> io::Result<socket2::Socket> {
     Ok(socket)
 }
 
+/// What `HOST:PORT` may mean. Brackets are for us: with them, the system is not asked for the zone of
+/// `[fe80::1%eth0]`, of which the library knows numbers alone.
+fn resolve(host: &str) -> io::Result<Vec<SocketAddr>> {
+    let (host, port) = host.rsplit_once(':').ok_or(io::ErrorKind::InvalidInput)?;
+    let port = port.parse().map_err(io::Error::other)?;
+    Ok((host.trim_matches(['[', ']']), port).to_socket_addrs()?.collect())
+}
+
 /// As `TcpStream::connect`, which waits for minutes where packets vanish.
 fn connect_tcp(host: &str) -> io::Result<socket2::Socket> {
     let mut failure: io::Error = io::ErrorKind::AddrNotAvailable.into();
-    for address in host.to_socket_addrs()? {
+    for address in resolve(host)? {
         match TcpStream::connect_timeout(&address, DEAD_AFTER) {
             Ok(stream) => return Ok(stream.into()),
             Err(error) => failure = error,
@@ -313,7 +321,6 @@ impl Write for Until {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
     use std::os::unix::net::UnixStream;
 
     use super::*;
@@ -336,6 +343,12 @@ mod tests {
         let socket = Socket::connect("itself", listener.address()).unwrap();
         assert_eq!(socket.party(), Party::Host(Some(0x7f00_0001)));
         assert_eq!(socket.peer(), None);
+    }
+
+    #[test]
+    fn a_zone_of_ipv6_is_named_as_its_interface_is() {
+        let found = resolve("[fe80::1%lo]:4455").unwrap();
+        assert_eq!(found, ["[fe80::1%1]:4455".parse().unwrap()]);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 
-use super::{Socket, connect_unix};
+use super::{Socket, connect_unix, resolve};
 use crate::address::Address;
 use crate::error::Error;
 
@@ -50,7 +50,10 @@ impl Listener {
                 }
                 UnixListener::bind(path).map_err(failed)?.into()
             }
-            Address::Tcp(host) => TcpListener::bind(host).map_err(failed)?.into(),
+            Address::Tcp(host) => {
+                let found = resolve(host).and_then(|found| TcpListener::bind(&found[..]));
+                found.map_err(failed)?.into()
+            }
         };
         // Port 0 has become a real one.
         let real = inner.local_addr().map_err(failed)?.as_socket();
