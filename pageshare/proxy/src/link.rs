@@ -132,7 +132,7 @@ impl Link {
 }
 
 /// A peer that lets a handshake wait.
-fn silent() -> Error {
+pub(crate) fn silent() -> Error {
     Error::Refused(format!("{PEER} does not answer (is it pageshare?)"))
 }
 
@@ -147,6 +147,14 @@ impl LinkReader {
             ReadHalf::Tls(reader) => reader.lift(),
         };
         lifted.map_err(Error::lost(PEER, HANDSHAKE))
+    }
+
+    /// What is waited for from now on has to come until then.
+    pub(crate) fn limit(&mut self, end: Instant) {
+        match self.inner.get_mut() {
+            ReadHalf::Plain(until) => until.end = Some(end),
+            ReadHalf::Tls(reader) => reader.limit(end),
+        }
     }
 
     /// The next record; nothing when the peer has closed the connection between records.

@@ -41,7 +41,7 @@ impl Qmp {
         let mut qmp =
             Self { reader, writer, what, address: address.clone(), patience, line: String::new() };
         qmp.be_patient(patience)?;
-        let greeting = qmp.read(&mut |_| true).map_err(|reason| {
+        let greeting = qmp.read(Instant::now(), &mut |_| true).map_err(|reason| {
             qmp.lost(format!("{reason} (a monitor serves one client at a time)"))
         })?;
         if greeting.get("QMP").is_none() {
@@ -119,8 +119,9 @@ impl Qmp {
         let line = format!("{}\n", json!({how: command, "arguments": arguments}));
         let sent = (&mut &*self.writer).write_all(line.as_bytes());
         sent.map_err(|error| self.lost(error.to_string()))?;
+        let begin = Instant::now();
         loop {
-            let mut answer = self.read(waits).map_err(|reason| self.lost(reason))?;
+            let mut answer = self.read(begin, waits).map_err(|reason| self.lost(reason))?;
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
@@ -131,7 +132,10 @@ impl Qmp {
                     "QEMU at {address} refused {command}: {words}"
                 )));
             }
-            // Anything else is an event, which nobody here waits for.
+            // Anything else is an event, which nobody here waits for, however many come.
+            if begin.elapsed() >= SLICE {
+                self.waits_on(begin, waits).map_err(|reason| self.lost(reason))?;
+            }
         }
     }
 
@@ -155,28 +159,38 @@ impl Qmp {
         Ok(status["status"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// The next line, or why there is none.
-    fn read(&mut self, waits: &mut dyn FnMut(Duration) -> bool) -> Result<Value, String> {
-        let begin = Instant::now();
+    /// The next line, or why there is none, of what has been waited for since `begin`.
+    fn read(
+        &mut self,
+        begin: Instant,
+        waits: &mut dyn FnMut(Duration) -> bool,
+    ) -> Result<Value, String> {
         loop {
             match self.reader.read_line(&mut self.line) {
                 Ok(0) => return Err("it closed the connection".into()),
                 Ok(_) => break,
                 // So says a socket whose time is up.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    let waited = begin.elapsed();
-                    if waited >= self.patience {
-                        return Err(format!("no answer for {} s", self.patience.as_secs_f64()));
-                    }
-                    if !waits(waited) {
-                        return Err(format!("no answer for {} s", waited.as_secs()));
-                    }
+                    self.waits_on(begin, waits)?;
                 }
                 Err(error) => return Err(error.to_string()),
             }
         }
         let line = std::mem::take(&mut self.line);
         serde_json::from_str(&line).map_err(|error| format!("it is no monitor of QEMU: {error}"))
+    }
+
+    /// Whether there is patience left, or why there is none.
+    fn waits_on(
+        &self,
+        begin: Instant,
+        waits: &mut dyn FnMut(Duration) -> bool,
+    ) -> Result<(), String> {
+        let waited = begin.elapsed();
+        if waited >= self.patience {
+            return Err(format!("no answer for {} s", self.patience.as_secs_f64()));
+        }
+        if waits(waited) { Ok(()) } else { Err(format!("no answer for {} s", waited.as_secs())) }
     }
 
     fn lost(&self, reason: String) -> Error {
@@ -221,6 +235,23 @@ mod tests {
         let said = said_of("", SHORT);
         let taken = "no answer for 0.01 s (a monitor serves one client at a time)";
         assert_eq!(said, format!("the monitor at PLACE: {taken}"));
+    }
+
+    #[test]
+    fn a_monitor_that_says_whatever_else_is_waited_for_no_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("monitor");
+        let listener = UnixListener::bind(&path).unwrap();
+        let monitor = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            client.write_all(b"{\"QMP\": {}}\n").unwrap();
+            while client.write_all(b"{\"event\": \"RESUME\"}\n").is_ok() {
+                std::thread::yield_now();
+            }
+        });
+        let connected = Qmp::connect("the monitor", &Address::Unix(path), Duration::from_secs(1));
+        assert!(connected.err().unwrap().to_string().ends_with("no answer for 1 s"));
+        monitor.join().unwrap();
     }
 
     #[test]

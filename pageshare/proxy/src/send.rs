@@ -154,7 +154,10 @@ impl Sender {
 /// If the receiver does not take it so.
 pub fn end_questions(link: &mut Link) -> Result<(), Error> {
     link.writer.send(Kind::End, 0, &[])?;
-    match link.reader.receive(&mut Body::default())? {
+    // It has nothing to look up for that.
+    link.reader.limit(link::deadline());
+    let late = |error: Error| if error.is_late() { link::silent() } else { error };
+    match link.reader.receive(&mut Body::default()).map_err(late)? {
         Some(header) if header.kind == Kind::ReverseEnd => Ok(()),
         Some(_) => Err(WireError::Protocol("no end to a sender's questions").into()),
         None => Err(Error::Closed { what: "the receiving proxy" }),

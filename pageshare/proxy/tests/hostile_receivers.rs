@@ -5,6 +5,7 @@ use crate::lab;
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use lab::{Proxy, Xorshift};
@@ -56,4 +57,23 @@ fn a_receiver_that_accepts_what_was_not_sent_is_left_before_it_fills_the_memory(
     let error = sender.record()["error"].to_string();
     assert!(error.contains("more accepted than sent"), "{error}");
     receiver.join().expect("no panic");
+}
+
+/// As one that was frozen behind the handshake.
+#[test]
+fn a_receiver_that_greets_and_says_no_more_is_not_waited_for_without_end() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback interface");
+    let wire = format!("tcp:{}", listener.local_addr().expect("a bound socket"));
+    let sender = Command::new(lab::binary())
+        .args(["estimate", &std::process::id().to_string(), "--sample", "4294967295"])
+        .args(["--insecure", "--to", &wire])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("pageshare starts");
+    let (socket, _) = listener.accept().expect("the sender connects");
+    let mut link = Link::plain(Arc::new(Socket(socket.into())), link::deadline());
+    handshake::receive(&mut link, LARGEST, std::iter::empty(), Versions::OURS).expect("a sender");
+    let output = sender.wait_with_output().expect("our own child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(1) && said.contains("does not answer"), "{said}");
 }

@@ -271,6 +271,10 @@ impl TlsReader {
     pub(super) fn lift(&mut self) -> io::Result<()> {
         self.until.lift()
     }
+
+    pub(super) fn limit(&mut self, end: Instant) {
+        self.until.end = Some(end);
+    }
 }
 
 impl Read for TlsReader {
