@@ -76,7 +76,10 @@ pub enum Error {
         reason: String,
     },
     /// The system gives no more threads.
-    #[error("no thread can be started ({0}): raise the limit on processes (ulimit -u, TasksMax=)")]
+    #[error(
+        "no thread can be started ({0}): raise the limit on processes (ulimit -u, TasksMax=), or on \
+         memory (ulimit -v)"
+    )]
     Thread(#[source] io::Error),
     /// What was asked for cannot be done.
     #[error("{0}")]
