@@ -3,8 +3,9 @@
 //   refused FILE [again]
 //
 // Prints "refused: told" when the close returned an error and called the file's error handler, and
-// calls that would have gone past the cache had failed. With `again` the file system takes all
-// then, and the file is opened, read, written to and closed again.
+// calls that would have gone past the cache had failed, and the sync of queued writes, whatever had
+// read the file before. With `again` the file system takes all then, and the file is opened, read,
+// written to and closed again.
 
 #include <fcntl.h>
 #include <mpi.h>
@@ -16,6 +17,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <string>
 #include <vector>
 
 namespace {
@@ -33,6 +35,34 @@ int wrong_past_the_cache(const char* path) {
   const int fd = open(path, O_RDWR);
   wrong += mmap(nullptr, kLength, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED || errno != EFBIG;
   close(fd);
+  return wrong;
+}
+
+// The error of a queued write is its file's to tell, and no reader's. Returns how much was
+// otherwise.
+int wrong_with_queued_writes(const std::string& path) {
+  MPI_Info hints;
+  MPI_Info_create(&hints);
+  MPI_Info_set(hints, "nvio_write", "async");
+  MPI_Info_set(hints, "nvio_admit", "never");
+  MPI_File file;
+  if (MPI_File_open(MPI_COMM_SELF, path.c_str(), MPI_MODE_RDWR | MPI_MODE_CREATE, hints, &file) !=
+      MPI_SUCCESS) {
+    MPI_Abort(MPI_COMM_WORLD, 6);
+  }
+  const std::vector<char> bytes(kLength, 'q');
+  int wrong = MPI_File_write_at(file, kPlace, bytes.data(), kLength, MPI_BYTE, MPI_STATUS_IGNORE) !=
+              MPI_SUCCESS;
+  wrong += close(open(path.c_str(), O_RDONLY)) != 0;
+  MPI_File reader;
+  wrong +=
+      MPI_File_open(MPI_COMM_SELF, path.c_str(), MPI_MODE_RDONLY, hints, &reader) != MPI_SUCCESS;
+  wrong += MPI_File_close(&reader) != MPI_SUCCESS;
+  MPI_Info_free(&hints);
+  int error_class = MPI_SUCCESS;
+  MPI_Error_class(MPI_File_sync(file), &error_class);
+  wrong += error_class != MPI_ERR_IO;
+  wrong += MPI_File_close(&file) != MPI_SUCCESS;
   return wrong;
 }
 
@@ -80,6 +110,7 @@ int main(int argc, char** argv) {
   const rlimit least{kPlace, usual.rlim_max};
   if (setrlimit(RLIMIT_FSIZE, &least) != 0) MPI_Abort(MPI_COMM_WORLD, 4);
   wrong += wrong_past_the_cache(argv[1]);
+  wrong += wrong_with_queued_writes(argv[1] + (".queued" + std::to_string(rank)));
   int error_class = MPI_SUCCESS;
   MPI_Error_class(MPI_File_close(&file), &error_class);
   wrong += error_class != MPI_ERR_IO;

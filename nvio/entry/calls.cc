@@ -229,7 +229,11 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   const bool later =
       mpi_functions().has_handler_of_no_file && handle->file->is_written_back_by_any();
   const HandlerOfClosed handler(*fh);
-  const auto write_back = [&] { return inside([&] { return handle->file->write_back(); }); };
+  const bool reads = (handle->amode & MPI_MODE_RDONLY) != 0;
+  const auto write_back = [&] {
+    return inside(
+        [&] { return reads ? handle->file->write_back_of_reader() : handle->file->write_back(); });
+  };
   int reported = later ? MPI_SUCCESS : report_error(*fh, write_back());
   const int result = next(fh);
   if (later) reported = handler.report(write_back());

@@ -252,6 +252,10 @@ int JobFile::write_back() {
   return first != 0 ? first : others;
 }
 
+int JobFile::write_back_of_reader() {
+  return queued_.load() == nullptr && !has_handed() ? write_back() : 0;
+}
+
 void JobFile::prefetch(std::uint32_t share, std::uint32_t shares) {
   if (nodes_ == 1) {
     cached_.prefetch(share, shares);

@@ -67,6 +67,9 @@ class JobFile {
   int truncate(std::uint64_t size);
   int sync();
   int write_back();
+  // At the close of what could only read. Once writes are queued it does nothing: their errors,
+  // which are told once, are for the close or sync of who wrote.
+  int write_back_of_reader();
   // Whether write_back by one process does it for all of them.
   bool is_written_back_by_any() const { return nodes_ == 1 && queued_.load() == nullptr; }
   int step_aside();

@@ -378,7 +378,8 @@ int Process::closing(int fd) {
   Job* job = joined();
   if (job == nullptr) return 0;
   // What others may look for after a close; a copy that stays open promises them nothing.
-  const int written = closes ? file->write_back() : 0;
+  const bool reads = access_of(fd) == O_RDONLY;
+  const int written = !closes ? 0 : reads ? file->write_back_of_reader() : file->write_back();
   const int released = job->release(file);
   return as_posix(written != 0 ? written : released);
 }

@@ -157,6 +157,16 @@ TEST_P(QueuedTest, ThatAManagerIsLostWithWhatItHasTakenTellsTheSync) {
   remove_stores();
 }
 
+TEST_P(QueuedTest, AReaderThatIsClosedLeavesWhatWentWrongToTheSync) {
+  const std::vector<JobFile*> files = open_and_hand_over('r');
+  ASSERT_EQ(kill(manager(1).value(), SIGKILL), 0);
+  EXPECT_EQ(files[1]->write_back_of_reader(), 0);
+  EXPECT_EQ(files[1]->sync(), EIO);
+  release(files);
+  jobs_.clear();
+  remove_stores();
+}
+
 QueuedWrite queued(std::uint64_t offset, std::size_t length, const void* file = nullptr,
                    std::uint64_t owner = 0) {
   return {.offset = offset, .data = std::vector<char>(length), .file = file, .owner = owner};
