@@ -219,8 +219,8 @@ int JobFile::truncate(std::uint64_t size) {
 // --- what survives -----------------------------------------------------------------------------
 
 int JobFile::settle(Operation operation, std::vector<std::atomic<std::uint8_t>>& pending) {
-  std::unique_lock lock(settling_, std::defer_lock);
-  if (has_handed()) lock.lock();
+  // What another thread is asking for is no longer pending, and not done yet.
+  const std::lock_guard lock(settling_);
   const std::uint64_t handed = handed_.load();
   int first = 0;
   for (std::uint32_t node = 0; node < nodes_; ++node) {

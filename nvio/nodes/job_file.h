@@ -165,7 +165,7 @@ class JobFile {
   std::atomic<WriteQueue*> queued_{nullptr};
   std::atomic<std::uint64_t> handed_{0};   // writes that managers have queued
   std::atomic<std::uint64_t> settled_{0};  // of these, the first ones, which are done
-  std::mutex settling_;                    // held while nodes are asked for the rest
+  std::mutex settling_;                    // held while nodes are asked to settle
   std::atomic<int> broken_{0};             // errno: this process does not know the file's state
 };
 

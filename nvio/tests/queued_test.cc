@@ -1,7 +1,9 @@
 // Queued writes, of a process and of a manager: what is seen of them when, what comes behind them,
 // and what becomes of them where a process or a manager is killed.
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <optional>
 #include <random>
@@ -11,6 +13,7 @@
 #include "../nodes/rendezvous.h"
 #include "../nodes/write_queue.h"
 #include "../settings/launcher.h"
+#include "../system/real.h"
 #include "jobs_fixture.h"
 
 namespace nvio {
@@ -162,6 +165,54 @@ TEST_P(QueuedTest, AReaderThatIsClosedLeavesWhatWentWrongToTheSync) {
   ASSERT_EQ(kill(manager(1).value(), SIGKILL), 0);
   EXPECT_EQ(files[1]->write_back_of_reader(), 0);
   EXPECT_EQ(files[1]->sync(), EIO);
+  release(files);
+  jobs_.clear();
+  remove_stores();
+}
+
+// A sync on a thread of its own.
+class Sync {
+ public:
+  explicit Sync(JobFile& file)
+      : thread_([this, &file] {
+          id_ = gettid();
+          told_ = file.sync();
+        }) {}
+  ~Sync() { told(); }
+  Sync(const Sync&) = delete;
+  Sync& operator=(const Sync&) = delete;
+  // Returns once it waits for something, or is over.
+  void await() const {
+    std::string text;
+    do {
+      std::this_thread::yield();
+    } while (id_ == 0 || (read_text("/proc/self/task/" + std::to_string(id_) + "/stat", text) &&
+                          text[text.rfind(')') + 2] != 'S'));
+  }
+  int told() {
+    if (thread_.joinable()) thread_.join();
+    return told_;
+  }
+
+ private:
+  std::atomic<pid_t> id_{0};
+  int told_ = 0;
+  std::thread thread_;
+};
+
+TEST_P(QueuedTest, ASyncIsNotOverBeforeAnotherThreadsThatHasBegunIs) {
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  const std::string data(3 << 20, 's');
+  ASSERT_EQ(files[1]->write(0, data.data(), data.size()), 3 << 20);
+  ASSERT_EQ(kill(manager(0).value(), SIGSTOP), 0);
+  Sync first(*files[1]);
+  first.await();
+  Sync second(*files[1]);
+  second.await();
+  ASSERT_EQ(kill(manager(0).value(), SIGKILL), 0);
+  EXPECT_EQ(first.told(), EIO);
+  EXPECT_EQ(second.told(), EIO) << "what was written before it is lost";
   release(files);
   jobs_.clear();
   remove_stores();
