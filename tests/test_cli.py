@@ -337,9 +337,12 @@ def test_no_text_of_a_result_commands_the_terminal(tmp_path):
         assert "\x1b" not in said.stdout + said.stderr
 
 
-def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
-    record = records.make(tmp_path / "r")
-    for argv in (["list"], ["schema"], ["export", str(record.folder)]):
+def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path):
+    a, b = (str(records.make(tmp_path / name).folder) for name in "ab")
+    for argv, code in (
+        (["list"], Exit.OK), (["schema"], Exit.OK), (["--help"], Exit.OK), (["show", a], Exit.OK),
+        (["export", a], Exit.OK), (["compare", a, b, "--fail-on", "slower"], Exit.INCONCLUSIVE),
+    ):  # fmt: skip
         with subprocess.Popen(
             [sys.executable, "-m", "tare", *argv],
             cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -348,6 +351,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
             assert running.stderr is not None
             running.stdout.close()
             assert "Traceback" not in running.stderr.read(), argv
+        assert running.returncode == code, argv
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ for _console in (out, err):
 
 
 class _Out(io.FileIO):
-    """Standard output, where a full disk is an error in words."""
+    """Standard output, where a full disk is an error in words, and a reader's end is none."""
 
     def write(self, data: Any, /) -> Any:
         """Write, or say why not."""
@@ -69,7 +69,7 @@ class _Out(io.FileIO):
             # What is still held back goes nowhere, or the interpreter's own end would fail, too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
             if isinstance(error, BrokenPipeError):
-                raise
+                return len(data)  # the exit code is what it would be: a gate's is a verdict
             raise TareError(
                 f"cannot write standard output: {error.strerror}",
                 "make room, or write it elsewhere",
@@ -94,8 +94,7 @@ def told() -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(BrokenPipeError):  # its reader has seen enough
-            sys.stdout.flush()
+        sys.stdout.flush()
 
 
 def say(mark: str, text: str) -> None:
