@@ -168,13 +168,16 @@ def kill_one(
     try:
         job.wait(timeout=60)
     except subprocess.TimeoutExpired:
-        # Open MPI may wait for a rank that it killed; a lost manager must end the program itself.
+        # Open MPI may wait for a rank that it killed, and MPICH for those of another host; a lost
+        # manager must end the program itself.
         if managers:
             raise RunError("the program goes on without the manager") from None
     finally:
         for pid in ranks:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            job.wait(timeout=60)  # without ranks its launcher ends, and `nvio run` behind it
 
 
 def terminate_all_ranks(launch: Launch, job: subprocess.Popen[bytes], program: str) -> None:
