@@ -1,3 +1,4 @@
+import errno
 import logging
 import os
 import shlex
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tare import undo
 from tare.command import Command, Secret, python_module, start_time
 from tare.process import Output, ProcessError, run, start, wait_pid
 
@@ -319,6 +321,20 @@ def test_who_is_killed_with_it_is_gone_then_though_that_takes_a_while() -> None:
     with start(Command(("sh", "-c", '"$@" & wait', "sh", *child))) as running:
         pid = running.event(60)["pid"]
     assert wait_pid(pid, 0)
+
+
+@pytest.mark.parametrize("number", [errno.ESRCH, errno.EINVAL])
+def test_a_leader_that_is_gone_before_its_group_is_gone(
+    monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Linux 6.18 answers the first, 6.1 the second: also to what finds leftovers."""
+
+    def gone(_pid: int) -> int:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "pidfd_open", gone)
+    assert wait_pid(1, 0)
+    assert undo.kill([1], lambda _: True) == []
 
 
 def test_a_module_of_tares_runs_where_python_does_not_find_it_by_itself(tmp_path: Path):

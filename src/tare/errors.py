@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -41,6 +42,16 @@ class TareError(Exception):
         super().__init__(what)
         self.what = what
         self.remedy = remedy
+
+
+def remedy_of(error: Exception) -> str:
+    """Say what helps against what the system answered, if it is known."""
+    number = error.errno if isinstance(error, OSError) else None
+    if number in (errno.ENOSPC, errno.EDQUOT):
+        return "make room"
+    if number in (errno.EMFILE, errno.ENFILE):
+        return "allow more open files: ulimit -n"
+    return "see to that, and run it again"
 
 
 class UsageError(TareError):

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from tare import accounting, bounds, process
 from tare.accounting import Account, Role
 from tare.command import PATH, Command
-from tare.errors import TrialError
+from tare.errors import TrialError, remedy_of
 from tare.placement import Placement
 from tare.process import wait_pid
 from tare.site import Site
@@ -142,7 +142,7 @@ class Host:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             Path(path).write_text(content)
         except OSError as error:
-            raise TrialError(f"cannot write {path}: {error.strerror}", "make room") from error
+            raise TrialError(f"cannot write {path}: {error.strerror}", remedy_of(error)) from error
 
     def bring(self, path: Path) -> PurePath:
         """See that a file of this machine is there; return its path."""

@@ -10,6 +10,7 @@ carries the owner's mark in its environment, by which the end of the run finds i
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -27,11 +28,14 @@ from typing import IO, Any
 
 from tare.accounting import descendants
 from tare.command import PATH, Command
-from tare.errors import TrialError
+from tare.errors import TrialError, remedy_of
 from tare.events import Events
 from tare.failures import ProcessError, ended, last_words, late
 
-__all__ = ["Command", "Output", "ProcessError", "Running", "run", "start", "wait_pid", "wait_pidfd"]
+__all__ = [
+    "Command", "Output", "ProcessError", "Running", "pinned", "run", "start", "wait_pid",
+    "wait_pidfd",
+]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
 _MOST_KEPT = 1 << 20
@@ -59,11 +63,23 @@ def wait_pidfd(pidfd: int, timeout_s: float) -> bool:
     return bool(poller.poll(max(0.0, timeout_s) * 1000))
 
 
+def pinned(pid: int) -> int | None:
+    """Open a pidfd, which its caller closes; None where the process is gone."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+    except OSError as error:
+        # So says Linux 6.1 where others are still in the group or session that it led.
+        if error.errno != errno.EINVAL:
+            raise
+        return None
+
+
 def wait_pid(pid: int, timeout_s: float) -> bool:
     """Wait until a process has ended, without reaping it, or is gone already; False on timeout."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
+    pidfd = pinned(pid)
+    if pidfd is None:
         return True
     try:
         return wait_pidfd(pidfd, timeout_s)
@@ -292,7 +308,7 @@ class _Files:
                     )
                 except OSError as error:
                     what = f"cannot keep what {name} writes below {log_dir}: {error.strerror}"
-                    raise TrialError(what, "make room") from error
+                    raise TrialError(what, remedy_of(error)) from error
             self._stack = stack.pop_all()
 
     def keep_stdout(self, chunk: bytes) -> None:

@@ -243,22 +243,21 @@ def kill(pids: list[int], is_ours: Callable[[int], bool]) -> list[int]:
     """
     killed: list[int] = []
     with ExitStack() as stack:
-        pinned: list[int] = []
+        killing: list[int] = []
         for pid in pids:
             if pid == os.getpid():
                 continue
-            try:
-                pidfd = os.pidfd_open(pid)
-            except ProcessLookupError:
+            pidfd = process.pinned(pid)
+            if pidfd is None:
                 continue
             stack.callback(os.close, pidfd)
             if is_ours(pid):
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-                    pinned.append(pidfd)
+                    killing.append(pidfd)
                     killed.append(pid)
         deadline = time.monotonic() + _KILL_PATIENCE_S
-        for pidfd in pinned:
+        for pidfd in killing:
             process.wait_pidfd(pidfd, deadline - time.monotonic())
     return killed
 

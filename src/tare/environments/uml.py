@@ -28,7 +28,7 @@ from tare.environments import Availability, Inside, Row, Site, for_root, scratch
 from tare.environments.in_guest import InsideGuest, seen_by_host
 from tare.environments.scratch_disk import Device, Disk, device_of
 from tare.environments.tree_in_guest import shown_by_hostfs
-from tare.errors import TrialError
+from tare.errors import TrialError, remedy_of
 from tare.guests import console as consoles
 from tare.guests.agent import Agent
 from tare.guests.image import PROGRAMS
@@ -175,7 +175,7 @@ class _Guest(Stepwise):
             console = stack.enter_context(self._console.open("wb"))
         except OSError as error:
             what = f"cannot write what {self.name} boots from, {self._folder}: {error.strerror}"
-            raise TrialError(what, "make room") from error
+            raise TrialError(what, remedy_of(error)) from error
         channel = stack.enter_context(Monitor("the guest agent", greets=False))
         self.agent = Agent(channel)
         line, written = channel.far.fileno(), console.fileno()

@@ -15,7 +15,6 @@ Image Specification v1.2.0".
 
 from __future__ import annotations
 
-import errno
 import gzip
 import hashlib
 import json
@@ -29,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
 from tare import rootless
-from tare.errors import TrialError, UsageError
+from tare.errors import TrialError, UsageError, remedy_of
 from tare.guests.cache import workspace
 from tare.tree import Tree
 from tare.trees.allowed import allowed
@@ -87,9 +86,8 @@ def root_of(tree: Tree, cache: Path) -> Path:
         why = f"{written} is no image: its description is not what one has ({error!r})"
         raise UsageError(why, _FORMS) from error
     except OSError as error:
-        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-        remedy = "make room" if full else "see to that, and run it again"
-        raise TrialError(f"cannot unpack {written} below {cache}: {error}", remedy) from error
+        what = f"cannot unpack {written} below {cache}: {error}"
+        raise TrialError(what, remedy_of(error)) from error
 
 
 _NO_DESCRIPTION = (

@@ -26,7 +26,7 @@ from typing import Any
 
 from tare import mounts, process, rootless
 from tare.command import PATH, Command
-from tare.errors import TrialError
+from tare.errors import TrialError, remedy_of
 from tare.mounts import (
     BIND,
     NO_DEVICES,
@@ -186,7 +186,7 @@ def laid_out(site: Site, *, own_kernel: bool = False) -> Iterator[Merged | None]
                 merged = _Building(site, tree, work, root, opened).build(own_kernel=own_kernel)
         except (OSError, ValueError) as error:
             what = f"cannot lay out the file tree of {tree.root} in {site.passed}: {error}"
-            raise TrialError(what, "make room") from error
+            raise TrialError(what, remedy_of(error)) from error
         yield merged
         kept.bring_back(merged.tree, merged.root, merged.tool)
 
