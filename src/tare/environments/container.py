@@ -29,7 +29,6 @@ from tare.trees.merged import Merged, laid_out
 _TIMEOUT_S = 30.0
 RUNC = ("runc", "--rootless=true") if rootless.is_on() else ("runc",)
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")
-_AWAIT_GO = ("-c", 'read -r go && exec "$@"', "sh")
 
 
 @dataclass(frozen=True)
@@ -165,8 +164,11 @@ class _InsideContainer:
         if self._merged is not None:
             inner = self._merged.placed(inner, argv)
         tool = self._merged.tool if self._merged else by_name
-        await_go = (*tool("sh"), *_AWAIT_GO) if self._with_the_host else ()
-        words = [*await_go, *inner.full_argv(tool)]
+        before = list(oci.limits_again(self._merged))
+        if self._with_the_host:
+            before.append("read -r go")
+        shell = (*tool("sh"), "-c", " && ".join([*before, 'exec "$@"']), "sh") if before else ()
+        words = [*shell, *inner.full_argv(tool)]
         described = oci.process(words, self.host.environment(inner), self._merged)
         self.host.write(written, json.dumps(described))
         runc = (*RUNC, "--root", str(self._bundle / "state"), "exec", "--process", str(written))
