@@ -41,7 +41,7 @@ _PACKAGES = (
     "mpich", "libmpich[0-9]*", "libucx[0-9]*", "openmpi-bin", "libopenmpi[0-9]*", "libdnnl[0-9]*",
     "libpmem2", "python3.[0-9][0-9]", "python3-numpy", "python3-mpi4py", "python3-h5py",
     "python3-h5py-mpi", "libhdf5-openmpi-[0-9]*", "libpnetcdf[0-9]*", "glusterfs-server",
-    "glusterfs-client", "glusterfs-common", "cgroup-tools", "e2fsprogs",
+    "glusterfs-client", "glusterfs-common", "e2fsprogs",
 )  # fmt: skip
 """Debian packages whose version can change a figure; those that are not installed are left out.
 

@@ -83,6 +83,19 @@ def test_a_trial_finds_nothing_of_the_one_before_on_the_same_file_system(
             assert [path.name for path in folder.iterdir()] == ["data"]
 
 
+def test_who_uses_a_throttled_disk_is_in_the_group_that_has_the_throttle(tidy_site: Site) -> None:
+    kind_or_skip("throttled")
+    with filesystems.named("throttled").mounted(tidy_site) as mounted:
+        said = process.run(Command((*mounted.chain, "cat", "/proc/self/cgroup")), timeout_s=10)
+        assert f"/tare-{tidy_site.leftovers.run_id}\n" in said.stdout
+        group = next(Path("/sys/fs/cgroup").glob(f"**/tare-{tidy_site.leftovers.run_id}"))
+        with mounted.fresh() as folder:
+            disk = folder.stat().st_dev
+        throttles = [*group.glob("io.max"), *group.glob("blkio.throttle.*_device")]
+        bounded = "".join(path.read_text() for path in throttles)
+        assert f"{os.major(disk)}:{os.minor(disk)} " in bounded
+
+
 def test_cold_means_that_the_kernel_holds_nothing_of_the_input(tidy_site: Site) -> None:
     """Every byte that is read again comes from the device."""
     kind_or_skip("throttled")
