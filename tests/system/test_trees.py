@@ -31,7 +31,7 @@ from tare.guests import virtiofs
 from tare.leftovers import clean
 from tare.testing import traces
 from tare.tree import Tree, User
-from tare.trees import copied
+from tare.trees import copied, merged
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -184,6 +184,15 @@ def test_a_program_of_ours_runs_there_too(inside: Inside) -> None:
 
 def test_a_server_there_answers_over_the_bridge(inside: Inside, reachable: Site) -> None:
     reach.a_server_answers_and_is_accounted_for(reachable, inside)
+
+
+def test_a_file_of_the_kernels_is_shown_as_one(
+    reachable: Site, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there is no sysrq-trigger another stands for it."""
+    monkeypatch.setattr(merged, "_READ_ONLY", (*merged._READ_ONLY, "version"))
+    with entered("native", reachable, Tree(Path("/"), str(folder), ME)) as inside:
+        assert "Linux" in shell(inside, "cat /proc/version")
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

@@ -47,6 +47,8 @@ _LOG = logging.getLogger(__name__)
 
 _KERNELS = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """What tells of the kernel, and is made anew wherever one runs."""
+_READ_ONLY = ("bus", "irq", "sys", "sysrq-trigger")
+"""What of /proc nobody writes to. The last is a file, and not of every kernel."""
 _SHARED = Path("/tmp")  # noqa: S108 - of the tree
 _NO_FILES = frozenset({
     "autofs", "binfmt_misc", "bpf", "cgroup", "cgroup2", "configfs", "debugfs", "devpts",
@@ -374,8 +376,8 @@ class _Building:
         mounts.mount("tmpfs", points[2], "tmpfs", NO_SETUID, "mode=755,size=64k")
         # By what they are from now on: mounts of ours, which nothing takes the place of.
         proc, _, dev = (self._root / kernels.name for kernels in _KERNELS)
-        for name in ("bus", "irq", "sys", "sysrq-trigger"):
-            if (proc / name).exists():  # the last is a file, and not of every kernel
+        for name in _READ_ONLY:
+            if (proc / name).exists():
                 self._show(proc / name, Path("/proc", name), file=(proc / name).is_file())
         for name, minor in _DEVICES.items():
             _make_device(dev / name, os.makedev(1, minor))
