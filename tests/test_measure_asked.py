@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,8 +73,13 @@ def test_a_parameter_of_one_command_is_compared_with_its_first_level() -> None:
     assert comparisons(asked("app {n}", parameters=["n=1,2"])) == ["2 over 1"]
 
 
-def test_a_quoted_line_is_a_line() -> None:
+def test_a_quoted_line_is_a_line_and_a_program_of_that_name_a_program(tmp_path: Path) -> None:
     assert asked("'gzip -c x'").document()["factors"]["command"] == {"gzip": "gzip -c x"}
+    mine = tmp_path / "my program"
+    mine.write_text("#!/bin/sh\n")
+    mine.chmod(0o755)
+    line = f"'{mine}'"
+    assert [*asked(f'"{line}"').document()["factors"]["command"].values()] == [line]
 
 
 @pytest.mark.parametrize(

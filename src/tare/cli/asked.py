@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,10 +168,10 @@ def _parted(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _line(words: Sequence[str]) -> str:
-    """One word with spaces in it is a line by itself, as people quote it."""
+    """One word with spaces in it is a line by itself, as people quote it, or a program's name."""
     if not words:
         raise UsageError("give a command: tare measure [options] -- COMMAND ARG...")
-    return words[0] if len(words) == 1 else _join(words)
+    return words[0] if len(words) == 1 and not shutil.which(words[0]) else _join(words)
 
 
 def _join(words: Sequence[str]) -> str:

@@ -57,7 +57,7 @@ def _value(analysis: Analysis, view: CellView, names: Names) -> str:
     value = quantity(analysis.statistic.unit, found.value, found.low, found.high)
     again = " again" if view.cell.replica > 1 else ""
     if found.value is None:
-        return f"{names.subject(view.cell)} was not measured{names.here(view.cell)}."
+        return f"{names.subject(view.cell)} was not measured{again}{names.here(view.cell)}."
     verb = "takes" if analysis.statistic.unit == "ns" else "reaches"
     return f"{names.subject(view.cell)} {verb}{again}{names.here(view.cell)} {value}."
 
