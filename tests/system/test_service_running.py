@@ -58,8 +58,9 @@ MOSQUITTO: dict[str, Any] = {
     "setup": "printf 'listener {port}\\nallow_anonymous true\\n' >/tmp/mosquitto.conf",
     "server": ["mosquitto", "-c", "/tmp/mosquitto.conf"],
     "ready": {"output": "mosquitto version .* running"},
-    "client": ["sh", "-c", "mosquitto_sub -h {address} -p {port} -t a -C 20 -W 10 >got & sleep 0.3;"
-               " seq 20 | mosquitto_pub -h {address} -p {port} -t a -l && wait && cat got"],
+    "client": ["sh", "-c", "mosquitto_sub -h {address} -p {port} -t a -C 20 -W 50 >got &"
+               " until [ -s got ]; do seq 20 | mosquitto_pub -h {address} -p {port} -t a -l"
+               " || exit 1; done; wait && cat got"],
     "session": {"expect_output": "^20$"},
 }  # fmt: skip
 SERVICES = {
