@@ -161,10 +161,11 @@ class _InsideContainer:
         number = next(self._count)
         written, pid_file = (self._bundle / f"{kind}-{number}" for kind in ("process", "pid"))
         inner = replace(self.host.placed(argv, env), netns=None)
+        before: list[str] = []
         if self._merged is not None:
             inner = self._merged.placed(inner, argv)
+            before.append(oci.limit_again())
         tool = self._merged.tool if self._merged else by_name
-        before = list(oci.limits_again(self._merged))
         if self._with_the_host:
             before.append("read -r go")
         shell = (*tool("sh"), "-c", " && ".join([*before, 'exec "$@"']), "sh") if before else ()

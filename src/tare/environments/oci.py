@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import Any, Literal
 
@@ -212,15 +212,14 @@ def _limits(merged: Merged | None) -> list[dict[str, Any]]:
     return [_limit("RLIMIT_NOFILE", few, few)]
 
 
-def limits_again(merged: Merged | None) -> Iterator[str]:
-    """Shell commands that give a user's process the limit that runc may have raised.
+def limit_again() -> str:
+    """Return the shell's command for the limit of a user's process that runc may have raised.
 
     Built with Go 1.19, as Debian 12's is, it raises its own number of descriptors to the most, now
     before it is told the process's limits, now after.
     """
-    if merged:
-        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        yield f"ulimit -S -n {'unlimited' if soft == resource.RLIM_INFINITY else soft}"
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return f"ulimit -S -n {'unlimited' if soft == resource.RLIM_INFINITY else soft}"
 
 
 def _limit(name: str, soft: int, hard: int) -> dict[str, Any]:
