@@ -130,11 +130,17 @@ def test_a_folder_that_is_full_is_said_so(tidy_site: Site, tmp_path: Path) -> No
     mount = ("mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(small))
     process.run(Command(mount), timeout_s=10)
     try:
-        with pytest.raises(TrialError, match="No space left on device"):
-            measured(
-                tidy_site, program="grid", filesystem=f"folder {small}", operation="write",
-                order="strided", size="1 MiB",
-            )  # fmt: skip
+        said = ""
+        for _ in range(3):  # mpiexec.mpich loses the last words of one rank in a hundred
+            with pytest.raises(TrialError) as failed:
+                measured(
+                    tidy_site, program="grid", filesystem=f"folder {small}", operation="write",
+                    order="strided", size="1 MiB",
+                )  # fmt: skip
+            said += str(failed.value)
+            if "its last words" in said:
+                break
+        assert "No space left on device" in said
     finally:
         # MPICH 4.2's launcher may end before ranks that it has killed are gone.
         away = ("umount", small)
