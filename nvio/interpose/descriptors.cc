@@ -147,10 +147,7 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   const bool changes =
       (flags & (O_APPEND | O_DIRECT)) != 0 || command == F_OFD_SETLK || command == F_OFD_SETLKW;
   if (changes && nvio::stand_alone(fd) != 0) return -1;
-  if ((flags & O_APPEND) != 0) {
-    if (nvio::step_aside(fd) != 0) return -1;
-    nvio::let_go(fd);
-  }
+  if ((flags & O_APPEND) != 0 && nvio::hand_over(fd) != 0) return -1;
   const int result = NEXT(fcntl64)(fd, command, argument);
   return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? nvio::copied(fd, result) : result;
 }

@@ -53,6 +53,14 @@ inline int let_go(int fd) {
   return error != 0 ? error : closed;
 }
 
+// The same for a call that can fail before anything is let go: -1 with errno.
+inline int hand_over(int fd) {
+  if (step_aside(fd) != 0) return -1;
+  const int error = let_go(fd);
+  if (error != 0) errno = error;
+  return error != 0 ? -1 : 0;
+}
+
 // Streams are remembered whether their file is cached or not: it may be later.
 inline void mark_stream(FILE* stream) {
   const int fd = stream != nullptr ? fileno(stream) : -1;

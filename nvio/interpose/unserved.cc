@@ -29,8 +29,7 @@ NVIO_EXPORT FILE* fopen64(const char* path, const char* mode) {
 NVIO_EXPORT FILE* fopen(const char* path, const char* mode) { return fopen64(path, mode); }
 NVIO_EXPORT FILE* freopen64(const char* path, const char* mode, FILE* stream) {
   if (path != nullptr && nvio::step_aside(path) != 0) return nullptr;
-  if (nvio::step_aside(fileno(stream)) != 0) return nullptr;
-  nvio::let_go(fileno(stream));
+  if (nvio::hand_over(fileno(stream)) != 0) return nullptr;
   return nvio::marked(NEXT(freopen64)(path, mode, stream));
 }
 NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
@@ -38,8 +37,7 @@ NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
 }
 // The C library reads, writes and closes a stream's descriptor by calls of its own.
 NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
-  if (nvio::step_aside(fd) != 0) return nullptr;
-  nvio::let_go(fd);
+  if (nvio::hand_over(fd) != 0) return nullptr;
   return nvio::marked(NEXT(fdopen)(fd, mode));
 }
 NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
