@@ -70,6 +70,14 @@ def test_a_name_too_long_for_a_file_is_an_error_in_words(command):
     assert "Traceback" not in found.stderr
 
 
+def test_who_is_in_a_folder_that_is_gone_is_told(tmp_path):
+    line = 'cd "$1" && rmdir "$1" && exec "$2" -m tare list'
+    argv = ["sh", "-c", line, "sh", tmp_path, sys.executable]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == Exit.USAGE
+    assert done.stderr.startswith("tare: there is no folder where you are any more")
+
+
 def test_no_error_has_the_exit_code_of_a_verdict():
     kinds = [TareError]
     for kind in kinds:

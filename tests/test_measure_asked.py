@@ -112,7 +112,7 @@ def test_a_gate_looks_at_two_commands_until_it_is_clear() -> None:
     [
         (
             ["--fail-on", "faster", "--against", "true"],
-            "gate.fail_on: has to be 'slower', not 'faster'",
+            "--fail-on: has to be 'slower', not 'faster'",
         ),
         (["--fail-on", "slower"], "a gate has nothing to judge"),
         (["--margin", "5%", "--against", "true"], "add --fail-on"),
@@ -159,3 +159,26 @@ def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
     text = written(found.document(), ["tare"])
     (line,) = experiment.parse(text, "x").commands.values()
     assert shlex.split(line) == ["app", *words, "end"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        (["--warmup", "-1", "--expect", "exit 300"], ["--warmup: '-1'", "--expect: '300'"]),
+        (["--in", "natve"], ["--in: 'natve'"]),
+        (["--memory", "1Q", "--in", "qemu"], ["--memory: '1Q'"]),
+        (["-P", "n=1,2"], ["--parameter n: unknown"]),
+        (["--blocks", "1"], ["--blocks: has to be 2 or more"]),
+        (["--polite", "--share", "0.1%"], ["--share: 0.1%"]),
+        (["--read", "x=("], ["--read x: is no regular expression"]),
+        (["--fail-on", "slower", "--significance", "90%"], ["--significance: 90%"]),
+        (["--against", ""], ["the command: has to be"]),
+    ],
+)
+def test_what_is_wrong_is_told_by_its_option(typed: list[str], told: list[str]) -> None:
+    done = tare("measure", *typed, "--", "true")
+    assert done.returncode == Exit.USAGE
+    *faults, remedy = done.stderr.removeprefix("tare: ").splitlines()
+    assert len(faults) == len(told)
+    assert all(fault.startswith(words) for fault, words in zip(faults, told, strict=True))
+    assert "tare measure --help" in remedy

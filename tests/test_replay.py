@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 from xml.etree import ElementTree
 
 import pytest
@@ -19,8 +22,10 @@ from tare.cuts import Absent, without
 from tare.errors import TareError, UsageError
 from tare.pairing import paired
 from tare.published import Claim, papers
+from tare.published.beside import Beside, Ours
 from tare.record import Record
 from tare.replay import Standing
+from tare.report import tables, wording
 from tare.report.markup import prose
 from tare.stats.bounds import Kept
 from tare.suite import Suite, SuiteResult
@@ -213,6 +218,20 @@ def test_each_paper_has_a_page_with_every_claim_and_a_picture_of_what_was_found(
     assert shapes.count("circle") == 6
     assert shapes.count("rect") == 1 + 4
     assert "(dds-virtualised.svg)" in (folder / "dds-virtualised.md").read_text()
+
+
+def test_a_page_names_the_ends_of_many_cells_and_the_report_all(
+    parts: Mapping[str, Analysis],
+) -> None:
+    part = parts["network"]
+    cell = part.cells[0].cell
+    ours = tuple(Ours(cell, value, None, None) for value in (7, 3, 9, 5))
+    beside = Beside(papers()["B"].figures[0], "the same", ours)
+    many = cast("Analysis", SimpleNamespace(beside=(beside,)))
+    found = [tables.paper(many, wording.names_of(part), most) for most in (3, None)]
+    few, every = (table.rows[0][3].split("\n") for table in found if table)
+    assert len(every) == len(ours)
+    assert few == ["4 cells, least and most:", every[1], every[2]]
 
 
 def test_pages_are_of_a_replay_and_of_a_folder_that_can_be_made(

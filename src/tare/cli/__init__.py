@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -126,6 +127,7 @@ def main() -> None:
     try:
         with printing.told():
             document.refuse_bytes("\n".join(sys.argv[1:]))
+            _refuse_to_be_nowhere()
             app()
     except TareError as error:
         printing.show_error(error)
@@ -154,6 +156,14 @@ def _global(
     if version:
         printing.show(f"tare {__version__}")
         raise typer.Exit
+
+
+def _refuse_to_be_nowhere() -> None:
+    try:
+        Path.cwd()
+    except OSError as error:
+        said = f"there is no folder where you are any more: {error.strerror}"
+        raise UsageError(said, "cd to another first") from error
 
 
 def _interrupt(_number: int, _frame: object) -> None:

@@ -15,12 +15,26 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from tare.command import PATH, shell_line
-from tare.errors import UsageError
+from tare.errors import Fault, FaultyFileError, UsageError
 
 _TRAILING = ("--parameter", "-P")
 _BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
 _GATE_BLOCKS = 30
+FACTORS = ("environment", "placement", "vcpus", "memory", "interference", "files")
+"""Those with an option of their own."""
 _OF_GUESTS = ("vcpus", "memory", "files")
+_OPTIONS = {
+    "session.runs": "--runs-per-session",
+    "session.inputs": "--input",
+    "session.expect_exit": "--expect",
+    "session.expect_output": "--expect",
+    "session.expect_file": "--expect",
+    "factors.environment": "--in",
+    "factors.command": "the command",
+    "gate.fail_on": "--fail-on",
+    "gate.significance": "--significance",
+}
+"""Fields of an experiment file whose options have other names."""
 
 
 @dataclass
@@ -100,6 +114,27 @@ def written(document: Mapping[str, Any], typed: Sequence[str]) -> str:
     yaml.dump(_laid_out(document), text)
     line = shell_line(*typed)
     return f"# {line}\n# Run it again, as it is or changed: tare run FILE\n{text.getvalue()}"
+
+
+def by_option(error: FaultyFileError) -> UsageError:
+    """Tell the same by the options that were typed, and not by the fields that stand for them."""
+    said = dict.fromkeys(
+        str(Fault(fault.line, option, fault.message))
+        for fault in error.faults
+        if (option := _option(fault.field))
+    )
+    return UsageError("\n".join(said), "`tare measure --help` shows each option") if said else error
+
+
+def _option(field: str) -> str | None:
+    """None of a pair A/A, whose levels are told as their factors'."""
+    head, name = [*field.split("."), ""][:2]
+    if known := _OPTIONS.get(f"{head}.{name}"):
+        return known
+    if head == "factors":
+        return f"--{name}" if name in FACTORS else f"--parameter {name}"
+    others = {"a_a": None, "session": f"--{name}", "polite": "--share", "read": f"--read {name}"}
+    return others.get(head, f"--{head}")
 
 
 def _laid_out(value: Any) -> Any:
@@ -210,7 +245,7 @@ def _parameter(text: str) -> tuple[str, list[str]]:
 def _reading(text: str) -> tuple[str, dict[str, str]]:
     head, sign, how = text.partition("=")
     name, unit, better = [*head.split(":"), "", ""][:3]
-    if not sign or not how or head.count(":") > 2:
+    if not sign or how in ("", "json:") or head.count(":") > 2:
         raise UsageError(
             f"cannot read --read {text!r}",
             "write NAME=REGEX or NAME=json:PATH, with :UNIT and :higher or :lower behind the name,"

@@ -17,7 +17,7 @@ from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.command import shell_line
 from tare.document import refuse_bytes
-from tare.errors import Exit, TrialError, UsageError
+from tare.errors import Exit, FaultyFileError, TrialError, UsageError
 
 if TYPE_CHECKING:
     from tare.plan import Plan
@@ -142,7 +142,11 @@ def measure(
     ] = None,
     expect: Annotated[
         list[str] | None,
-        _option(_HOW, "--expect", help="'exit 3', 'output REGEX' or 'FILE sha256:HEX'; else fail."),
+        _option(
+            _HOW,
+            "--expect",
+            help="'exit 3' (-11: by that signal), 'output REGEX' or 'FILE sha256:HEX'; else fail.",
+        ),
     ] = None,
     read: Annotated[
         list[str] | None,
@@ -224,14 +228,11 @@ def measure(
         "env": asked.variables(env or [], os.environ), "cwd": here,
         "inputs": asked.joined(input_), "keep": asked.joined(keep),
     }  # fmt: skip
-    factors = {
-        "environment": in_, "placement": placement, "vcpus": vcpus, "memory": memory,
-        "interference": interference, "files": files,
-    }  # fmt: skip
+    factors = zip(asked.FACTORS, (in_, placement, vcpus, memory, interference, files), strict=True)
     found = asked.Asked(
         command=command or [],
         against=against or [],
-        factors={name: asked.levels(text) for name, text in factors.items() if text},
+        factors={name: asked.levels(text) for name, text in factors if text},
         parameters=parameter or [],
         session={name: text for name, text in session.items() if text},
         read=read or [],
@@ -308,7 +309,10 @@ def _planned(
     from tare import cuts, experiment  # noqa: PLC0415 - so that --help is fast
 
     text = asked.written(document, ["tare", *sys.argv[1:]])
-    plan = lay_out(experiment.parse(text, "what was typed"), None, must_run=must_run)
+    try:
+        plan = lay_out(experiment.parse(text, "what was typed"), None, must_run=must_run)
+    except FaultyFileError as error:
+        raise asked.by_option(error) from error
     if limit_s is not None:
         plan = cuts.fit(plan, limit_s)
     return text, plan

@@ -13,6 +13,9 @@ from tare.report.figures.claims import WIDTH, claims
 from tare.report.markup import prose, table
 from tare.suite import SuiteResult
 
+_NAMED = 4
+"""Cells that stand one by one beside a published figure; the report has all of them."""
+
 
 def pages(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, str]:
     """Write a page for each paper, and draw its picture where there is something to draw.
@@ -73,7 +76,7 @@ def _claims(
 
 
 def _beside(asked: Iterable[Analysis]) -> Iterator[str]:
-    found = [tables.paper(one, wording.names_of(one)) for one in asked]
+    found = [tables.paper(one, wording.names_of(one), most=_NAMED) for one in asked]
     shown = [one for one in found if one is not None]
     if shown:
         yield "\n## Its figures, and ours\n"

@@ -113,15 +113,19 @@ def _other_values(analysis: Analysis, names: Names) -> Table | None:
     )
 
 
-def paper(analysis: Analysis, names: Names) -> Table | None:
-    """The published figures, each beside ours."""
+def paper(analysis: Analysis, names: Names, most: int | None = None) -> Table | None:
+    """The published figures, each beside ours: of more than `most` cells the two ends."""
     rows = []
     for beside in analysis.beside:
         unit = beside.figure.unit.replace("us", "\N{MICRO SIGN}s")
-        ours = "\n".join(
+        shown, head = beside.ours, ""
+        if most is not None and len(shown) > most:
+            least, *_, greatest = sorted(shown, key=lambda one: one.estimate)
+            shown, head = (least, greatest), f"{len(shown)} cells, least and most:\n"
+        ours = head + "\n".join(
             f"{names.place(one.cell).full}: "
             f"{numbers.fixed(one.estimate, one.low, one.high, unit, most=3)}"
-            for one in beside.ours
+            for one in shown
         )
         figure = beside.figure
         published = figure.text.replace(" us", " \N{MICRO SIGN}s")

@@ -178,4 +178,7 @@ def _refuse(line: Mapping[str, Any], command: str, expected: int, limit: str) ->
         )
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
     asked = f" instead of {expected}" if expected else ""
-    raise TrialError(f"`{command}` {how}{asked}{when}{words}")
+    raise TrialError(
+        f"`{command}` {how}{asked}{when}{words}",
+        f"if it is to end so: --expect 'exit {code}', or `expect_exit: {code}` in the session",
+    )
