@@ -20,6 +20,8 @@ _BEGIN = "<!-- results: drawn by `tare claim table --write` from claims/*.json -
 _END = "<!-- end of results -->"
 _ROW = re.compile(r"\| \*\*(\w+)\*\* \| (.*?) \| (.*?) \|")
 """The name of a claim, its sentence, and what is wanted."""
+_FIGURES = re.compile(r"; (?![^(]*\))")
+"""Between a result's figures, and not within their parentheses."""
 _BY = re.compile(r"\[([^]]+)\]\(experiments/\1\)")
 
 
@@ -76,10 +78,16 @@ def subjects(claim: Claim) -> tuple[str, ...]:
 
 
 def table(home: Path, claims: Sequence[Claim]) -> str:
-    """The claims with their last results, in Markdown; "pending" where there is none."""
-    rows = [f"{_counted(home, claims)}\n"]
-    rows += ["| | claim | wanted | verdict | measured | found |", "|---|---|---|---|---|---|"]
-    rows += [f"| **{c.id}** | {_claim(c)} | {c.wanted} | {_last(home, c)} |" for c in claims]
+    """The claims with their last verdicts, and below each one's figures, in Markdown."""
+    entries = {claim: _entry(home, claim) for claim in claims}
+    rows = [f"{_counted(home, claims)}\n", "| | claim | wanted | verdict |", "|---|---|---|---|"]
+    for claim, entry in entries.items():
+        last = _last(home, claim, entry)
+        rows.append(f"| **{claim.id}** | {_claim(claim)} | {claim.wanted} | {last} |")
+    rows.append("\n## What was found")
+    for claim, entry in entries.items():
+        if entry is not None:
+            rows += _found(home, claim, entry)
     return "\n".join(rows)
 
 
@@ -164,19 +172,28 @@ def _verdict(entry: Mapping[str, Any]) -> str:
     return str(entry.get("verdict") or Kept.counted(entry["holds"]))
 
 
-def _last(home: Path, claim: Claim) -> str:
-    """The verdict; commit, day and machine; the figures."""
-    entry = _entry(home, claim)
+def _last(home: Path, claim: Claim, entry: Mapping[str, Any] | None) -> str:
+    """The verdict, which leads to the figures."""
     if entry is None:
-        return "pending | | "
+        return "pending"
     verdict = _verdict(entry)
-    mark = verdict if verdict == Kept.HOLDS else f"**{verdict}**"
-    if why := pending(home, claim):
-        mark = f"pending ({why}); then {mark}"
+    mark = f"[{verdict if verdict == Kept.HOLDS else f'**{verdict}**'}](#{claim.id.lower()})"
+    return f"pending; then {mark}" if pending(home, claim) else mark
+
+
+def _found(home: Path, claim: Claim, entry: Mapping[str, Any]) -> list[str]:
+    """A claim's section: where it was measured, why that is no result of today, the figures."""
     head, plus = _commit(entry)
     # As short as git writes one.
     origin = (f"{head[:7]}{plus}", entry["when"], entry.get("machine", ""))
-    return f"{mark} | {', '.join(word for word in origin if word)} | {entry['figure']}"
+    measured = f"*{_verdict(entry)}* at {', '.join(word for word in origin if word)}"
+    why = pending(home, claim)
+    said = f"*pending*: {why}. Then {measured}:" if why else f"{measured}:"
+    return [
+        f"\n### {claim.id}\n",
+        f"{said}\n",
+        *(f"- {one}" for one in _FIGURES.split(entry["figure"])),
+    ]
 
 
 def _since(home: Path, claim: Claim, before: Mapping[str, str]) -> str | None:

@@ -151,7 +151,7 @@ def drawn(home: Path, **entry: object) -> str:
     subjects = digests(home, ledger.subjects(claims.by_id("A1")))
     common = {"when": "2026-11-20", "commit": None, "figure": "0.98", "subjects": subjects}
     (home / "claims/A1.json").write_text(json.dumps({**common, **entry}))
-    return ledger.table(home, [claims.by_id("A1")]).splitlines()[-1].removesuffix(" |")
+    return ledger.table(home, [claims.by_id("A1")])
 
 
 def test_what_is_promised_and_what_is_checked_are_the_same_claims(tmp_path: Path):
@@ -166,13 +166,24 @@ def test_what_is_promised_and_what_is_checked_are_the_same_claims(tmp_path: Path
 
 
 def test_the_table_reads_results_from_before_there_was_a_third_verdict(tmp_path: Path):
-    assert drawn(tmp_path, holds=True).endswith("| holds | 2026-11-20 | 0.98")
-    assert drawn(tmp_path, holds=False).endswith("| **does not hold** | 2026-11-20 | 0.98")
-    assert drawn(tmp_path, verdict="inconclusive").endswith(
-        "| **inconclusive** | 2026-11-20 | 0.98"
-    )
+    def verdict(**entry: object) -> str:
+        found = drawn(tmp_path, **entry)
+        assert "2026-11-20:\n\n- 0.98" in found
+        (row,) = (line for line in found.splitlines() if line.startswith("| **A1** |"))
+        return row.split(" | ")[-1].removesuffix(" |")
+
+    assert verdict(holds=True) == "[holds](#a1)"
+    assert verdict(holds=False) == "[**does not hold**](#a1)"
+    assert verdict(verdict="inconclusive") == "[**inconclusive**](#a1)"
     why = "its interval was another"
-    assert f"| pending ({why}); then holds |" in drawn(tmp_path, holds=True, pending=why)
+    assert verdict(holds=True, pending=why) == "pending; then [holds](#a1)"
+    assert f"*pending*: {why}. Then *holds* at " in drawn(tmp_path, holds=True, pending=why)
+
+
+def test_each_figure_of_a_result_has_a_line(tmp_path: Path):
+    figure = "a 1 (wanted 2; some 3 more); b 4 [4, 5]; inconclusive: c"
+    found = drawn(tmp_path, holds=True, figure=figure)
+    assert found.endswith("\n- a 1 (wanted 2; some 3 more)\n- b 4 [4, 5]\n- inconclusive: c")
 
 
 def test_a_result_is_pending_once_what_it_was_made_by_has_changed(tmp_path: Path):
@@ -182,17 +193,17 @@ def test_a_result_is_pending_once_what_it_was_made_by_has_changed(tmp_path: Path
     measured = digests(tmp_path, ledger.subjects(claims.by_id("A1")))
     (tmp_path / "echo/tests/ask_test.cc").write_text("a test makes no figure")
     (tmp_path / "echo/README.md").write_text("nor does a page")
-    assert "| holds |" in drawn(tmp_path, holds=True, subjects=measured)
+    assert "| [holds](#a1) |" in drawn(tmp_path, holds=True, subjects=measured)
     source.write_text("2")
-    assert "| pending (echo changed since); then holds |" in drawn(
+    assert "*pending*: echo changed since. Then *holds* at " in drawn(
         tmp_path, holds=True, subjects=measured
     )
     source.write_text("1")
     source.rename(tmp_path / "echo/asking.cc")
-    assert "| pending (echo changed since); then holds |" in drawn(
+    assert "*pending*: echo changed since. Then *holds* at " in drawn(
         tmp_path, holds=True, subjects=measured
     )
-    assert "looked at); then holds |" in drawn(tmp_path, holds=True, subjects={})
+    assert "looked at. Then *holds* at " in drawn(tmp_path, holds=True, subjects={})
     assert ledger.pending(tmp_path, claims.by_id("A1")) == "measured before this was looked at"
     assert ledger.pending(tmp_path, claims.by_id("A2")) == "not measured yet"
 

@@ -171,6 +171,10 @@ def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
         (["--blocks", "1"], ["--blocks: has to be 2 or more"]),
         (["--polite", "--share", "0.1%"], ["--share: 0.1%"]),
         (["--read", "x=("], ["--read x: is no regular expression"]),
+        (
+            ["-P", "n=1,2", "--prepare", "echo {n}", "--keep", "out-{n}"],
+            ["--keep: is the same for all cells and cannot hold {n}"],
+        ),
         (["--fail-on", "slower", "--significance", "90%"], ["--significance: 90%"]),
         (["--against", ""], ["the command: has to be"]),
     ],

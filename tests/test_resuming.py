@@ -1,5 +1,6 @@
 """A run goes on where it began, and is refused, in words, where it cannot be shown to be there."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -83,14 +84,14 @@ APPS = """\
 title: t
 workload: command
 factors:
-  command: {old: "taskset -c 0 ./old/{build}/app new/2/app", new: ./new/app --of ./data}
+  command: {old: "taskset -c 0 ./old/{build}/app new/2/app", new: "./new/app --of=data --to made"}
   build: [1, 2]
   threads: [1, 2]
 exclude: [{build: 2}]
 baseline: {command: old}
 family: none
 blocks: {min: 2}
-session: {cwd: FOLDER, prepare: "echo {threads}"}
+session: {cwd: FOLDER, prepare: "echo {threads}", stdin: words, keep: made}
 """
 
 
@@ -99,12 +100,14 @@ def test_a_run_goes_on_with_the_builds_that_it_began_with_and_no_others(tmp_path
     for app in apps:
         app.parent.mkdir(parents=True, exist_ok=True)
         app.touch(mode=0o755)
-    (tmp_path / "data").touch()
+    named = [tmp_path / "data", tmp_path / "words"]
+    for file in (*named, tmp_path / "made"):
+        file.touch()
     text = APPS.replace("FOLDER", str(tmp_path))
     plan = planning.make(experiment.parse(text, "x.yaml"), 1)
     taskset = Path(shutil.which("taskset", path=PATH))
     ours = [apps[0], apps[2], apps[3]]
-    assert plan.called == sorted([taskset, *ours])
+    assert plan.called == sorted([taskset, *ours, *named])
 
     def now():
         return machine.with_programs(BEGAN, plan.called)
@@ -113,12 +116,21 @@ def test_a_run_goes_on_with_the_builds_that_it_began_with_and_no_others(tmp_path
     record = Record.create(tmp_path / "r", text, plan, now())
     refuse_if_changed(record, now())
     apps[1].write_text("no cell runs it")
+    (tmp_path / "made").write_text("the run brought it here")
     refuse_if_changed(record, now())
     for app in ours:
         app.write_text("another build")
         with pytest.raises(UsageError, match=rf"since it began, programs\.{app} changed;"):
             refuse_if_changed(record, now())
         app.write_text("")
+    began = named[0].stat().st_mtime_ns
+    named[0].write_text("a secret")
+    assert not any("secret" in str(told) for told in now()["programs"].values())
+    with pytest.raises(UsageError, match=rf"since it began, programs\.{named[0]} changed;"):
+        refuse_if_changed(record, now())
+    named[0].write_text("")
+    os.utime(named[0], ns=(began, began))
+    refuse_if_changed(record, now())
     apps[2].unlink()
     with pytest.raises(UsageError, match=rf"since it began, programs\.{apps[2]} changed;"):
         refuse_if_changed(record, now())

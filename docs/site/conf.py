@@ -103,6 +103,7 @@ NAVIGATION = {
     "src/tare/published/README": {
         "": [
             "docs/papers/dds-virtualised",
+            "docs/papers/kvm-arm",
             "docs/papers/nvram-cache",
             "docs/papers/page-sharing-migration",
         ]

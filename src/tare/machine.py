@@ -113,14 +113,14 @@ def fingerprint(programs: Path) -> dict[str, Any]:
 
 
 def with_programs(found: Mapping[str, Any], called: Iterable[Path]) -> dict[str, Any]:
-    """A fingerprint with the hashes of a user's programs, too.
+    """A fingerprint that tells of a user's programs and files, too.
 
     Args:
         found: as `fingerprint` made it.
         called: absolute, as no name of Tare's own programs is; what cannot be read is left out.
     """
-    hashes = {str(path): _hash(path) for path in called if os.access(path, os.R_OK)}
-    return {**found, "programs": {**found["programs"], **hashes}}
+    told = {str(path): _version(path) for path in called if os.access(path, os.R_OK)}
+    return {**found, "programs": {**found["programs"], **told}}
 
 
 def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -251,6 +251,14 @@ def _hashes(programs: Path) -> dict[str, str]:
     }
     found[_PAGESHARE] = programs.parent / _PAGESHARE
     return {name: _hash(path) for name, path in found.items() if path.is_file()}
+
+
+def _version(path: Path) -> str:
+    """Of a file that is no program its content stays untold: it may be long, or a secret."""
+    if os.access(path, os.X_OK):
+        return _hash(path)
+    status = path.stat()
+    return f"{status.st_size} bytes, modified at {status.st_mtime_ns} ns"
 
 
 def _hash(path: Path) -> str:

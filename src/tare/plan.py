@@ -110,7 +110,7 @@ class Plan(BaseModel):
 
     @property
     def called(self) -> list[Path]:
-        """The user's own programs that its cells run; see `Workload.called`."""
+        """The user's own programs and files; see `Workload.called`."""
         workload = self.workload
         each = (workload.called(cell.levels, self.session) for cell in self.cells)
         return sorted(set(itertools.chain.from_iterable(each)))

@@ -226,7 +226,7 @@ class Workload(Protocol[L, S]):
         return None
 
     def called(self, levels: L, settings: S) -> Iterable[Path]:
-        """The user's own programs that a cell runs, by absolute path: those that are files here.
+        """The user's own programs that a cell runs and files that it names, by absolute path.
 
         A run goes on while these are what they were, too.
         """

@@ -9,7 +9,7 @@ from tare.replay import Judged
 from tare.report.figures.axis import Axis
 from tare.stats.bounds import Bound
 
-WIDTH, LEFT, HEAD = 760, 200, 44
+WIDTH, LEFT, HEAD = 760, 236, 44
 """Of the picture, of the labels beside the axis, and of what stands above the rows."""
 _ROW, _CELL, _APART = 22, 6, 12
 """Height of a row of one cell, of each more, and what is free between rows."""

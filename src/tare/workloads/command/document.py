@@ -14,6 +14,8 @@ from tare.workloads.command.reading import Reading
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 _NAMED = "a name is a letter, and up to 39 letters, digits, '_', '.' and '-' behind it"
+_OF_ALL = ("inputs", "keep")
+"""Settings that files are brought by for all cells of an environment."""
 
 
 def substituted(text: str, parameters: Mapping[str, str]) -> str:
@@ -121,6 +123,10 @@ class Asked:
         for name, levels in self._factors.items():
             if name in factors or not isinstance(name, str):
                 continue
+            for setting in _OF_ALL:
+                if f"{{{name}}}" in str(settings.get(setting, "")):
+                    said = f"is the same for all cells and cannot hold {{{name}}}: name each file"
+                    self._say(("session", setting), f"{said}, or their folder")
             if not _NAME.fullmatch(name):
                 self._say(("factors", name), f"is no name of a parameter: {_NAMED}")
             elif name in self.put_in:

@@ -105,7 +105,10 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
             yield dict(zip(self.parameters, levels, strict=True))
 
     def called(self, levels: R, settings: CommandSettings) -> Iterator[Path]:
-        """The first word of each line, and what others start, as taskset does: by its path."""
+        """The first word of each line, what others start by its path, and files that are named.
+
+        As taskset starts a program, and an interpreter reads a script.
+        """
         parameters = self.parameters_of(levels)
         for factor in self.lines:
             first, *more = self.words(factor, levels, settings, parameters)
@@ -113,6 +116,8 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
                 path = requirements.program(settings, name, parameters)
                 if path and requirements.is_here(settings, path):
                     yield path
+            named = requirements.files_named(settings, (*more, settings.stdin), parameters)
+            yield from (path for path in named if requirements.is_here(settings, path))
 
     def programs_of(self, factor: str, settings: CommandSettings) -> list[str]:
         """Paths of the programs that a factor's lines run, whatever stands for the parameters.

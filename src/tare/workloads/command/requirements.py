@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tare.command import PATH
@@ -80,6 +80,26 @@ def program(settings: CommandSettings, name: str, parameters: Mapping[str, str])
     path = passed(settings.env, parameters).get("PATH", PATH)
     found = shutil.which(Path(settings.cwd, name) if "/" in name else name, path=path)
     return Path(settings.cwd, found) if found else None
+
+
+def files_named(
+    settings: CommandSettings, words: Iterable[str], parameters: Mapping[str, str]
+) -> Iterator[Path]:
+    """Files of this machine that words name, also as `--option=FILE`; but what is written to them.
+
+    Args:
+        settings, parameters: as `program`.
+        words: of a line.
+    """
+    cwd = Path(settings.cwd)
+    kept = {cwd / name for name in settings.keep}
+    for word in words:
+        path = cwd / substituted(word, parameters).rpartition("=")[2]
+        try:
+            if path.is_file() and kept.isdisjoint((path, *path.parents)):
+                yield path
+        except (OSError, ValueError):  # no word that could be a name
+            continue
 
 
 def is_here(settings: CommandSettings, path: Path) -> bool:
