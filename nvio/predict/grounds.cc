@@ -15,6 +15,7 @@ constexpr std::size_t kEnough = 64;   // calls, to say how long one takes
 constexpr std::size_t kFirst = 256;   // calls: later ones find what was read ahead for these
 constexpr std::uint64_t kSmall = 64 << 10;
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kAhead = 128 << 10;  // what Linux reads ahead at first, unless told
 
 bool moves(const TraceCall& call) {
   return call.kind == TraceKind::read || call.kind == TraceKind::write;
@@ -65,8 +66,9 @@ std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
   return {};
 }
 
-// Small calls that nothing has prepared (no neighbour was touched by this rank just before, and no
-// page of them by anybody) must take what they took in calibration.
+// Small calls that nothing has prepared (no neighbour was touched by this rank just before, no page
+// of them by anybody, and nothing from which they would have been read ahead) must take what they
+// took in calibration.
 std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind, Way way) {
   struct Turn {
     std::size_t rank;
@@ -82,6 +84,7 @@ std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind,
   std::stable_sort(turns.begin(), turns.end(),
                    [](const Turn& a, const Turn& b) { return a.call->start < b.call->start; });
   std::unordered_set<std::uint64_t> touched;
+  std::unordered_set<std::uint64_t> read_ahead;
   std::vector<std::uint64_t> next(job.ranks.size(), UINT64_MAX);
   std::vector<double> ratios;
   for (const Turn& turn : turns) {
@@ -89,8 +92,17 @@ std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind,
     const bool adjoins = call.offset == next[turn.rank];
     next[turn.rank] = call.offset + call.length;
     if (call.length == 0 || call.length > kSmall) continue;
-    const bool is_new = touched.insert(std::uint64_t{call.file} << 48 ^ call.offset / kPage).second;
-    if (call.kind != kind || adjoins || !is_new || ratios.size() == kFirst) continue;
+    const std::uint64_t file = std::uint64_t{call.file} << 48;
+    const bool is_new = touched.insert(file ^ call.offset / kPage).second;
+    // Also strided pieces, in which each rank's own are apart.
+    bool is_ahead = false;
+    if (call.kind == TraceKind::read) {
+      is_ahead = read_ahead.contains(file ^ call.offset / kAhead);
+      for (std::uint64_t window = 0; window < 2; ++window) {
+        read_ahead.insert(file ^ (call.offset / kAhead + window));
+      }
+    }
+    if (call.kind != kind || adjoins || !is_new || is_ahead || ratios.size() == kFirst) continue;
     ratios.push_back(static_cast<double>(call.duration) / kNanoseconds /
                      costs.transfer(way, call.length, clients));
   }

@@ -238,6 +238,23 @@ TEST_F(ReplayTest, ACalibrationFromAnotherSpeedIsRefused) {
   EXPECT_NE(predict(job_, slower, settings_).problem.find("another state"), std::string::npos);
 }
 
+TEST_F(ReplayTest, WhatIsReadAheadForAnotherRankTellsNoOtherSpeed) {
+  settings_.file.admit = Admit::always;
+  Calibration slower = a_calibration();
+  for (CostPoint& point : slower.points) point.seconds = always(1);
+  std::vector<std::uint64_t> strided[2];
+  std::vector<std::uint64_t> apart;
+  for (std::uint64_t i = 0; i < 500; ++i) {
+    for (std::uint64_t rank = 0; rank < 2; ++rank) strided[rank].push_back((2 * i + rank) * kPiece);
+    apart.push_back(i * 2 * 128 * 1024 % (64 * kMiB));
+  }
+  for (const auto& offsets : strided) add_rank(TraceKind::read, offsets, 2);
+  EXPECT_EQ(predict(job_, slower, settings_).problem, "");
+  job_.ranks.clear();
+  add_rank(TraceKind::read, apart);
+  EXPECT_NE(predict(job_, slower, settings_).problem.find("another state"), std::string::npos);
+}
+
 TEST(CalibrationTest, SurvivesItsJsonAndRefusesOthers) {
   const Calibration written = a_calibration();
   Calibration read;
