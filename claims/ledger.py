@@ -178,7 +178,7 @@ def _last(home: Path, claim: Claim, entry: Mapping[str, Any] | None) -> str:
         return "pending"
     verdict = _verdict(entry)
     mark = f"[{verdict if verdict == Kept.HOLDS else f'**{verdict}**'}](#{claim.id.lower()})"
-    return f"pending; then {mark}" if pending(home, claim) else mark
+    return f"pending; last {mark}" if pending(home, claim) else mark
 
 
 def _found(home: Path, claim: Claim, entry: Mapping[str, Any]) -> list[str]:
@@ -188,7 +188,7 @@ def _found(home: Path, claim: Claim, entry: Mapping[str, Any]) -> list[str]:
     origin = (f"{head[:7]}{plus}", entry["when"], entry.get("machine", ""))
     measured = f"*{_verdict(entry)}* at {', '.join(word for word in origin if word)}"
     why = pending(home, claim)
-    said = f"*pending*: {why}. Then {measured}:" if why else f"{measured}:"
+    said = f"*pending*: {why}. Last {measured}:" if why else f"{measured}:"
     return [
         f"\n### {claim.id}\n",
         f"{said}\n",

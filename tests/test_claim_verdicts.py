@@ -176,8 +176,8 @@ def test_the_table_reads_results_from_before_there_was_a_third_verdict(tmp_path:
     assert verdict(holds=False) == "[**does not hold**](#a1)"
     assert verdict(verdict="inconclusive") == "[**inconclusive**](#a1)"
     why = "its interval was another"
-    assert verdict(holds=True, pending=why) == "pending; then [holds](#a1)"
-    assert f"*pending*: {why}. Then *holds* at " in drawn(tmp_path, holds=True, pending=why)
+    assert verdict(holds=True, pending=why) == "pending; last [holds](#a1)"
+    assert f"*pending*: {why}. Last *holds* at " in drawn(tmp_path, holds=True, pending=why)
 
 
 def test_each_figure_of_a_result_has_a_line(tmp_path: Path):
@@ -195,15 +195,15 @@ def test_a_result_is_pending_once_what_it_was_made_by_has_changed(tmp_path: Path
     (tmp_path / "echo/README.md").write_text("nor does a page")
     assert "| [holds](#a1) |" in drawn(tmp_path, holds=True, subjects=measured)
     source.write_text("2")
-    assert "*pending*: echo changed since. Then *holds* at " in drawn(
+    assert "*pending*: echo changed since. Last *holds* at " in drawn(
         tmp_path, holds=True, subjects=measured
     )
     source.write_text("1")
     source.rename(tmp_path / "echo/asking.cc")
-    assert "*pending*: echo changed since. Then *holds* at " in drawn(
+    assert "*pending*: echo changed since. Last *holds* at " in drawn(
         tmp_path, holds=True, subjects=measured
     )
-    assert "looked at. Then *holds* at " in drawn(tmp_path, holds=True, subjects={})
+    assert "looked at. Last *holds* at " in drawn(tmp_path, holds=True, subjects={})
     assert ledger.pending(tmp_path, claims.by_id("A1")) == "measured before this was looked at"
     assert ledger.pending(tmp_path, claims.by_id("A2")) == "not measured yet"
 
