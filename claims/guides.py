@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from claims.checking import Found, Workshop
 from tare import process
@@ -25,9 +27,7 @@ _COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 def typed(workshop: Workshop) -> Found:
     """The tests of them, counted: what was skipped was not shown."""
     workshop.say("the guides' commands, and each command's help, page and completion")
-    pytest = (sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *_TESTS)
-    said = process.run(Command(pytest, cwd=workshop.home), _TIMEOUT_S, accept=(0, 1)).stdout
-    counts = {what: int(number) for number, what in _COUNTED.findall(said.splitlines()[-1])}
+    counts = counted(workshop.home, _TESTS)
     guides = len([*(workshop.home / "docs/guides").glob("*.md")])
     return Found(
         f"of the tests of {guides} guides' commands, of help, pages and completion"
@@ -35,3 +35,10 @@ def typed(workshop: Workshop) -> Found:
         dict(counts),
         counted=Kept.counted(set(counts) == {"passed"}),
     )
+
+
+def counted(home: Path, tests: Sequence[str]) -> dict[str, int]:
+    """Run tests of the checkout: how many passed, failed, were skipped."""
+    pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests)
+    said = process.run(Command(pytest, cwd=home), _TIMEOUT_S, accept=(0, 1)).stdout
+    return {what: int(number) for number, what in _COUNTED.findall(said.splitlines()[-1])}
