@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from claims.benchmarks import toolchain
 from claims.checking import Found, Workshop
 from tare import process
 from tare.command import Command
@@ -40,5 +41,6 @@ def typed(workshop: Workshop) -> Found:
 def counted(home: Path, tests: Sequence[str]) -> dict[str, int]:
     """Run tests of the checkout: how many passed, failed, were skipped."""
     pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests)
-    said = process.run(Command(pytest, cwd=home), _TIMEOUT_S, accept=(0, 1)).stdout
+    command = Command(pytest, env=toolchain(), cwd=home)  # packages are built
+    said = process.run(command, _TIMEOUT_S, accept=(0, 1)).stdout
     return {what: int(number) for number, what in _COUNTED.findall(said.splitlines()[-1])}
