@@ -30,7 +30,7 @@ fn main() {
     drop(Guest::running());
     let crowded = Crowded::start(FILES);
     let before = crowded.room();
-    let crowd = Crowd::press(&crowded.wire, A_SECOND, OPEN);
+    let crowd = Crowd::press(&crowded.wire, A_SECOND, OPEN, &[], [127, 0, 0, 1]);
     let begin = Instant::now();
     let (mut migrations, mut arrived, mut changed) = (0_u32, 0_u32, 0_u32);
     let mut most = before;

@@ -81,7 +81,7 @@ pub fn serve(receiver: Receiver, listener: Arc<Listener>) -> Result<mpsc::Receiv
         let silent = Strangers::at_most(Rules::room(WAITING));
         loop {
             let arrival = gate.next();
-            let stranger = strangers.admit(&arrival.socket, arrival.party);
+            let stranger = strangers.admit(&arrival);
             let (greeter, sessions) = (Arc::clone(&receiver), Arc::clone(&sessions));
             let (silent, ended) = (Arc::clone(&silent), ended.clone());
             let greet = move || greet(&arrival, stranger, &silent, &greeter, &sessions, &ended);
@@ -150,7 +150,7 @@ fn greet(
         Err(error) => return turn_away(&error.of_handshake()),
     };
     // Who has shown neither a certificate nor that he knows a scope's key remains a stranger.
-    let silent = (!shown).then(|| silent.admit(&arrival.socket, arrival.party));
+    let silent = (!shown).then(|| silent.admit(arrival));
     drop(stranger);
     let record = sessions.with((receiver, &agreed, shown), |session| {
         if session.scope == agreed.scope {

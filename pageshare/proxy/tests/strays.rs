@@ -213,7 +213,7 @@ fn a_receiver_says_that_it_waits_once_it_has_all_that_it_takes() {
 fn a_crowd_without_certificates_keeps_no_migration_out_and_takes_little_room() {
     let crowded = Crowded::start(256);
     let destination = UnixListener::bind(path(&crowded.from)).expect("a fresh socket");
-    let crowd = Crowd::press(&crowded.wire, 1000, 512);
+    let crowd = Crowd::press(&crowded.wire, 1000, 512, &[], [127, 0, 0, 1]);
     // More than the receiver could ever hold.
     lab::wait_for("a crowd", || (crowd.came() > 1000).then_some(()));
     for _ in 0..4 {
@@ -226,6 +226,25 @@ fn a_crowd_without_certificates_keeps_no_migration_out_and_takes_little_room() {
         assert!(files <= 128 && threads <= 32 && kibibytes < 64 << 10, "{:?}", crowded.room());
     }
     assert!(crowd.came() > 1000);
+}
+
+/// From another address than the sender: nobody waits for others' handshakes.
+#[test]
+fn a_crowd_that_begins_a_handshake_and_stops_keeps_no_migration_out() {
+    let crowded = Crowded::start(256);
+    let destination = UnixListener::bind(path(&crowded.from)).expect("a fresh socket");
+    // A record of TLS with the first byte of a ClientHello.
+    let crowd = Crowd::press(&crowded.wire, 1000, 512, &[22, 3, 1, 0, 1, 1], [127, 0, 0, 2]);
+    lab::wait_for("a crowd", || (crowd.came() > 1000).then_some(()));
+    for _ in 0..4 {
+        let directory = tempfile::tempdir().expect("a scratch directory");
+        let (mut sender, to) = crowded.sender(directory.path());
+        let (arrived, _) = carry(&to, &destination, MIGRATION, &[]);
+        assert!(arrived == MIGRATION, "{}", sender.log());
+        assert!(sender.record()["error"].is_null(), "{}", sender.log());
+        let (files, threads, kibibytes) = crowded.room();
+        assert!(files <= 128 && threads <= 32 && kibibytes < 64 << 10, "{:?}", crowded.room());
+    }
 }
 
 /// Who greets with `--insecure` and no scope has shown nothing: he is a stranger until something comes,
@@ -290,7 +309,7 @@ fn a_channel_of_a_migration_that_runs_gets_through_the_crowd() {
     let (mut main, mut ends) = (connect(), Vec::new());
     main.write_all(MIGRATION).expect("the proxy takes it");
     ends.push(destination.accept().expect("the proxy connects").0);
-    let crowd = Crowd::press(&crowded.wire, 1000, 512);
+    let crowd = Crowd::press(&crowded.wire, 1000, 512, &[], [127, 0, 0, 1]);
     lab::wait_for("a crowd", || (crowd.came() > 1000).then_some(()));
     // One that speaks, and one that does not.
     let mut second = connect();

@@ -1,7 +1,8 @@
 //! Many who connect to a receiver, show no certificate, and say nothing; and the receiver under them.
 
 use std::collections::VecDeque;
-use std::net::TcpStream;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -19,8 +20,15 @@ pub struct Crowd {
 }
 
 impl Crowd {
-    /// So many connections a second, of which so many at most are open here at once.
-    pub fn press(wire: &str, a_second: u32, open: usize) -> Self {
+    /// So many connections a second, of which so many at most are open here at once; each says these
+    /// words, and comes from this address of loopback.
+    pub fn press(
+        wire: &str,
+        a_second: u32,
+        open: usize,
+        words: &'static [u8],
+        from: [u8; 4],
+    ) -> Self {
         let address = wire.strip_prefix("tcp:").expect("TCP").to_owned();
         let (over, came) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (end, counted) = (Arc::clone(&over), Arc::clone(&came));
@@ -31,7 +39,9 @@ impl Crowd {
                 // Paced by a fixed schedule: what a busy machine delays is made up for.
                 std::thread::sleep(next.saturating_sub(begin.elapsed()));
                 next += Duration::from_secs(1) / a_second;
-                if let Ok(stranger) = TcpStream::connect(&address) {
+                if let Ok(mut stranger) = come(&address, from) {
+                    // It may have been closed already.
+                    let _ = stranger.write_all(words);
                     counted.fetch_add(1, Ordering::SeqCst);
                     idle.push_back(stranger);
                 }
@@ -47,6 +57,14 @@ impl Crowd {
     pub fn came(&self) -> u64 {
         self.came.load(Ordering::SeqCst)
     }
+}
+
+fn come(address: &str, from: [u8; 4]) -> std::io::Result<TcpStream> {
+    let to: SocketAddr = address.parse().expect("an address");
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&to.into(), Duration::from_secs(2))?;
+    Ok(socket.into())
 }
 
 impl Drop for Crowd {
