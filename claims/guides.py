@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from claims.benchmarks import toolchain
 from claims.checking import Found, Workshop
+from claims.new_machines import counted
 from tare import process
 from tare.command import Command
 from tare.stats.bounds import Kept
@@ -22,13 +23,12 @@ _TESTS = (
     "tests/system/test_packages.py::test_every_page_is_one_that_man_reads_without_a_complaint",
 )
 _TIMEOUT_S = 1800.0
-_COUNTED = re.compile(r"(\d+) (passed|failed|skipped|error)")
 
 
 def typed(workshop: Workshop) -> Found:
     """The tests of them, counted: what was skipped was not shown."""
     workshop.say("the guides' commands, and each command's help, page and completion")
-    counts = counted(workshop.home, _TESTS)
+    counts = of_tests(workshop.home, _TESTS)
     guides = len([*(workshop.home / "docs/guides").glob("*.md")])
     return Found(
         f"of the tests of {guides} guides' commands, of help, pages and completion"
@@ -38,9 +38,8 @@ def typed(workshop: Workshop) -> Found:
     )
 
 
-def counted(home: Path, tests: Sequence[str]) -> dict[str, int]:
+def of_tests(home: Path, tests: Sequence[str]) -> Counter[str]:
     """Run tests of the checkout: how many passed, failed, were skipped."""
     pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests)
     command = Command(pytest, env=toolchain(), cwd=home)  # packages are built
-    said = process.run(command, _TIMEOUT_S, accept=(0, 1)).stdout
-    return {what: int(number) for number, what in _COUNTED.findall(said.splitlines()[-1])}
+    return counted(process.run(command, _TIMEOUT_S, accept=(0, 1)).stdout)[0]

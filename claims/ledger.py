@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from claims.checking import Claim, Part, Result
 from claims.subjects import SUBJECTS, changed
@@ -77,17 +77,25 @@ def subjects(claim: Claim) -> tuple[str, ...]:
     return (*SUBJECTS[claim.id], *(f"experiments/{name}" for name in claim.experiments))
 
 
+class _Standing(NamedTuple):
+    """A claim, its last result, and why that is none of what is here."""
+
+    claim: Claim
+    entry: Mapping[str, Any] | None
+    pending: str | None
+
+
 def table(home: Path, claims: Sequence[Claim]) -> str:
     """The claims with their last verdicts, and below each one's figures, in Markdown."""
-    entries = {claim: _entry(home, claim) for claim in claims}
-    rows = [f"{_counted(home, claims)}\n", "| | claim | wanted | verdict |", "|---|---|---|---|"]
-    for claim, entry in entries.items():
-        last = _last(home, claim, entry)
-        rows.append(f"| **{claim.id}** | {_claim(claim)} | {claim.wanted} | {last} |")
+    standing = [_standing(home, claim) for claim in claims]
+    rows = [f"{_counted(standing)}\n", "| | claim | wanted | verdict |", "|---|---|---|---|"]
+    rows += [
+        f"| **{one.claim.id}** | {_claim(one.claim)} | {one.claim.wanted} | {_last(one)} |"
+        for one in standing
+    ]
     rows.append("\n## What was found")
-    for claim, entry in entries.items():
-        if entry is not None:
-            rows += _found(home, claim, entry)
+    for one in standing:
+        rows += _found(one)
     return "\n".join(rows)
 
 
@@ -119,10 +127,15 @@ def _claim(claim: Claim) -> str:
 
 def pending(home: Path, claim: Claim) -> str | None:
     """Why a claim has no result of what is here; None where it has."""
+    return _standing(home, claim).pending
+
+
+def _standing(home: Path, claim: Claim) -> _Standing:
     entry = _entry(home, claim)
     if entry is None:
-        return "not measured yet"
-    return entry.get("pending") or _since(home, claim, entry.get("subjects", {}))
+        return _Standing(claim, None, "not measured yet")
+    why = entry.get("pending") or _since(home, claim, entry.get("subjects", {}))
+    return _Standing(claim, entry, why)
 
 
 def commit(home: Path, claim: Claim) -> str:
@@ -149,21 +162,20 @@ def _entry(home: Path, claim: Claim) -> dict[str, Any] | None:
     return found
 
 
-def _counted(home: Path, claims: Sequence[Claim]) -> str:
+def _counted(standing: Sequence[_Standing]) -> str:
     """How many have which verdict; of those that are pending, what was found last."""
     now: Counter[str] = Counter()
     then: Counter[str] = Counter()
-    for claim in claims:
-        entry = _entry(home, claim)
-        found = _verdict(entry) if entry else "never"
-        (then if pending(home, claim) else now)[found] += 1
+    for one in standing:
+        found = _verdict(one.entry) if one.entry else "never"
+        (then if one.pending else now)[found] += 1
 
     def said(counts: Counter[str]) -> str:
         return ", ".join(f"*{verdict}* {count}" for verdict, count in counts.most_common())
 
     return (
-        f"{len(claims)} claims: {said(now)}, *pending* {then.total()}. Those that are pending, when"
-        f" last measured: {said(then)}."
+        f"{len(standing)} claims: {said(now)}, *pending* {then.total()}. Those that are pending,"
+        f" when last measured: {said(then)}."
     )
 
 
@@ -172,28 +184,26 @@ def _verdict(entry: Mapping[str, Any]) -> str:
     return str(entry.get("verdict") or Kept.counted(entry["holds"]))
 
 
-def _last(home: Path, claim: Claim, entry: Mapping[str, Any] | None) -> str:
+def _last(one: _Standing) -> str:
     """The verdict, which leads to the figures."""
-    if entry is None:
+    if one.entry is None:
         return "pending"
-    verdict = _verdict(entry)
-    mark = f"[{verdict if verdict == Kept.HOLDS else f'**{verdict}**'}](#{claim.id.lower()})"
-    return f"pending; last {mark}" if pending(home, claim) else mark
+    verdict = _verdict(one.entry)
+    mark = f"[{verdict if verdict == Kept.HOLDS else f'**{verdict}**'}](#{one.claim.id.lower()})"
+    return f"pending; last {mark}" if one.pending else mark
 
 
-def _found(home: Path, claim: Claim, entry: Mapping[str, Any]) -> list[str]:
+def _found(one: _Standing) -> list[str]:
     """A claim's section: where it was measured, why that is no result of today, the figures."""
-    head, plus = _commit(entry)
+    if one.entry is None:
+        return []
+    head, plus = _commit(one.entry)
     # As short as git writes one.
-    origin = (f"{head[:7]}{plus}", entry["when"], entry.get("machine", ""))
-    measured = f"*{_verdict(entry)}* at {', '.join(word for word in origin if word)}"
-    why = pending(home, claim)
-    said = f"*pending*: {why}. Last {measured}:" if why else f"{measured}:"
-    return [
-        f"\n### {claim.id}\n",
-        f"{said}\n",
-        *(f"- {one}" for one in _FIGURES.split(entry["figure"])),
-    ]
+    origin = (f"{head[:7]}{plus}", one.entry["when"], one.entry.get("machine", ""))
+    measured = f"*{_verdict(one.entry)}* at {', '.join(word for word in origin if word)}"
+    said = f"*pending*: {one.pending}. Last {measured}:" if one.pending else f"{measured}:"
+    figures = (f"- {figure}" for figure in _FIGURES.split(one.entry["figure"]))
+    return [f"\n### {one.claim.id}\n", f"{said}\n", *figures]
 
 
 def _since(home: Path, claim: Claim, before: Mapping[str, str]) -> str | None:

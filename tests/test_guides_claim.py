@@ -15,4 +15,4 @@ from needs import HOME
 def test_tests_are_counted_as_this_checkouts_pytest_tells(tmp_path, written, counts):
     file = tmp_path / "test_written.py"
     file.write_text(written)
-    assert guides.counted(HOME, ["-c", str(HOME / "pyproject.toml"), str(file)]) == counts
+    assert guides.of_tests(HOME, ["-c", str(HOME / "pyproject.toml"), str(file)]) == counts

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from needs import tare
 from tare import experiment, plan
-from tare.cli.asked import Asked, variables, written
+from tare.cli.asked import Asked, by_option, variables, written
 from tare.command import PATH
-from tare.errors import Exit, UsageError
+from tare.errors import Exit, Fault, FaultyFileError, UsageError
 
 
 def asked(command: str, **more: Any) -> Asked:
@@ -186,3 +186,8 @@ def test_what_is_wrong_is_told_by_its_option(typed: list[str], told: list[str]) 
     assert len(faults) == len(told)
     assert all(fault.startswith(words) for fault, words in zip(faults, told, strict=True))
     assert "tare measure --help" in remedy
+
+
+def test_what_is_wrong_with_all_that_was_typed_is_of_no_option() -> None:
+    too_much = FaultyFileError("what was typed", [Fault(1, "", "too much")], "give less")
+    assert by_option(too_much) is too_much

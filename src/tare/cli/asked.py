@@ -127,14 +127,14 @@ def by_option(error: FaultyFileError) -> UsageError:
 
 
 def _option(field: str) -> str | None:
-    """None of a pair A/A, whose levels are told as their factors'."""
+    """None of a pair A/A, whose levels are told as their factors', and of the file as a whole."""
     head, name = [*field.split("."), ""][:2]
     if known := _OPTIONS.get(f"{head}.{name}"):
         return known
     if head == "factors":
         return f"--{name}" if name in FACTORS else f"--parameter {name}"
-    others = {"a_a": None, "session": f"--{name}", "polite": "--share", "read": f"--read {name}"}
-    return others.get(head, f"--{head}")
+    others = {"session": f"--{name}", "polite": "--share", "read": f"--read {name}"}
+    return None if head in ("", "a_a") else others.get(head, f"--{head}")
 
 
 def _laid_out(value: Any) -> Any:

@@ -112,12 +112,12 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         parameters = self.parameters_of(levels)
         for factor in self.lines:
             first, *more = self.words(factor, levels, settings, parameters)
-            for name in (first, *(word for word in more if "/" in word)):
-                path = requirements.program(settings, name, parameters)
+            names = (first, *(word for word in more if "/" in word))
+            programs = (requirements.program(settings, name, parameters) for name in names)
+            stdin = substituted(settings.stdin, parameters)
+            for path in (*programs, *requirements.files_named(settings, (*more, stdin))):
                 if path and requirements.is_here(settings, path):
                     yield path
-            named = requirements.files_named(settings, (*more, settings.stdin), parameters)
-            yield from (path for path in named if requirements.is_here(settings, path))
 
     def programs_of(self, factor: str, settings: CommandSettings) -> list[str]:
         """Paths of the programs that a factor's lines run, whatever stands for the parameters.

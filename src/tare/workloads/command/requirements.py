@@ -82,19 +82,12 @@ def program(settings: CommandSettings, name: str, parameters: Mapping[str, str])
     return Path(settings.cwd, found) if found else None
 
 
-def files_named(
-    settings: CommandSettings, words: Iterable[str], parameters: Mapping[str, str]
-) -> Iterator[Path]:
-    """Files of this machine that words name, also as `--option=FILE`; but what is written to them.
-
-    Args:
-        settings, parameters: as `program`.
-        words: of a line.
-    """
+def files_named(settings: CommandSettings, words: Iterable[str]) -> Iterator[Path]:
+    """Files that words of a line name, also as `--option=FILE`; but those that are brought back."""
     cwd = Path(settings.cwd)
     kept = {cwd / name for name in settings.keep}
     for word in words:
-        path = cwd / substituted(word, parameters).rpartition("=")[2]
+        path = cwd / word.rpartition("=")[2]
         try:
             if path.is_file() and kept.isdisjoint((path, *path.parents)):
                 yield path
