@@ -28,6 +28,9 @@ _TIMEOUT_S = 1800.0
 def typed(workshop: Workshop) -> Found:
     """The tests of them, counted: what was skipped was not shown."""
     workshop.say("the guides' commands, and each command's help, page and completion")
+    # Packages are built for some of them, by programs that no other check needs.
+    programs = ("make", "build/.setup/venv-packages")
+    process.run(Command(programs, env=toolchain(), cwd=workshop.home), _TIMEOUT_S)
     counts = of_tests(workshop.home, _TESTS)
     guides = len([*(workshop.home / "docs/guides").glob("*.md")])
     return Found(
@@ -41,5 +44,5 @@ def typed(workshop: Workshop) -> Found:
 def of_tests(home: Path, tests: Sequence[str]) -> Counter[str]:
     """Run tests of the checkout: how many passed, failed, were skipped."""
     pytest = (sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests)
-    command = Command(pytest, env=toolchain(), cwd=home)  # packages are built
+    command = Command(pytest, env=toolchain(), cwd=home)
     return counted(process.run(command, _TIMEOUT_S, accept=(0, 1)).stdout)[0]
