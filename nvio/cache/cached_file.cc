@@ -33,7 +33,7 @@ CachedFile::CachedFile(Session& session, std::uint32_t index)
       segment_(session.segment()),
       counters_(session.counters()),
       entry_(session.segment().file(index)),
-      first_passive_(static_cast<std::uint32_t>(getpid())),
+      first_write_(static_cast<std::uint32_t>(getpid())),
       index_(index),
       blocks_(segment_, index) {}
 

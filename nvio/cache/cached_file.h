@@ -51,22 +51,27 @@ class CachedFile {
   // each. False where one of them was not done in full.
   bool read_runs(std::span<const FileRun> runs, char* buffer);
   bool write_runs(std::span<const FileRun> runs, const char* buffer);
-  // ROMIO's lock of a window, held while pieces of it are written: they would be undone by whoever
-  // has read the window before, to change other pieces of it and write all of it.
-  class LockedRange {
+  // Held while pieces of a range are written: they would be undone by an MPI that has read the
+  // range before, to change other pieces of it and write all of it. It locks the range meanwhile,
+  // and so do we, where one may: in the file system, which asks a server for each lock, and has
+  // ranks whose pieces alternate wait for each other.
+  class Undisturbed {
    public:
-    LockedRange(const CachedFile& file, std::uint64_t begin, std::uint64_t end);
-    ~LockedRange();
-    LockedRange(const LockedRange&) = delete;
-    LockedRange& operator=(const LockedRange&) = delete;
-    bool is_held() const { return is_held_; }
+    Undisturbed(const CachedFile& file, std::uint64_t begin, std::uint64_t end);
+    ~Undisturbed();
+    Undisturbed(const Undisturbed&) = delete;
+    Undisturbed& operator=(const Undisturbed&) = delete;
+    bool is_held() const { return under_way_.owns_lock() || is_locked_; }
 
    private:
     bool set(short type) const;
     int fd_;
     std::uint64_t begin_, end_;
-    bool is_held_;
+    std::unique_lock<SharedLock> under_way_;
+    bool is_locked_ = false;
   };
+  // A process of the job is about to lock a range. Returns once no pieces are written without.
+  void expect_locks();
   // Whether they should be: what the cache does not take would be a call of the file for each.
   bool takes_runs(Direction direction) const;
   bool is_active() const { return entry_.aside.load() == 0 && entry_.mode.load() == kActive; }
@@ -214,6 +219,10 @@ class CachedFile {
                      bool admit, bool last_try);
   int fetch_descriptor();
   int write_back_descriptor();
+  // What says that a write is under way, if there is one left for it.
+  std::unique_lock<SharedLock> begin_write() const;
+  // The same for pieces that no lock is needed for.
+  std::unique_lock<SharedLock> begin_pieces() const;
   ssize_t write_passive(std::uint64_t offset, const char* buffer, std::size_t length);
   void lay_over(const Piece& piece, char* bytes);
   bool write_direct(std::uint64_t offset, const char* buffer, std::size_t length);
@@ -248,7 +257,7 @@ class CachedFile {
   Segment& segment_;
   Counters& counters_;
   FileEntry& entry_;
-  std::uint32_t first_passive_;  // the one of the entry's passive_writes that is tried first
+  std::uint32_t first_write_;  // the one of the entry's writes_under_way that is tried first
   std::uint32_t index_;
   BlockMap blocks_;
   int read_fd_ = -1;

@@ -65,13 +65,18 @@ ssize_t CachedFile::read_real(std::uint64_t offset, char* buffer, std::size_t le
   return done;
 }
 
-ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std::size_t length) {
+std::unique_lock<SharedLock> CachedFile::begin_write() const {
   std::unique_lock<SharedLock> under_way;
-  for (std::uint32_t i = 0; i < kPassiveWrites && !under_way; ++i) {
-    if (entry_.mode.load() != kPassive) return -2;
-    SharedLock& lock = entry_.passive_writes[(first_passive_ + i) % kPassiveWrites].lock;
+  for (std::uint32_t i = 0; i < kWritesUnderWay && !under_way; ++i) {
+    SharedLock& lock = entry_.writes_under_way[(first_write_ + i) % kWritesUnderWay].lock;
     under_way = std::unique_lock(lock, std::try_to_lock);
   }
+  return under_way;
+}
+
+ssize_t CachedFile::write_passive(std::uint64_t offset, const char* buffer, std::size_t length) {
+  if (entry_.mode.load() != kPassive) return -2;
+  const std::unique_lock<SharedLock> under_way = begin_write();
   // The mode changed, or more threads write than can be kept account of: not done, go the other
   // way.
   if (!under_way || entry_.mode.load() != kPassive) return -2;

@@ -44,8 +44,8 @@ void CachedFile::leave_plain() {
 int CachedFile::drain() {
   leave_plain();
   const bool under_way = std::any_of(
-      std::begin(entry_.passive_writes), std::end(entry_.passive_writes),
-      [](PassiveWrite& write) { return !std::unique_lock(write.lock, std::try_to_lock); });
+      std::begin(entry_.writes_under_way), std::end(entry_.writes_under_way),
+      [](WriteUnderWay& write) { return !std::unique_lock(write.lock, std::try_to_lock); });
   if (under_way) return EBUSY;
   return session_.nodes() > 1 ? show_others() : 0;
 }

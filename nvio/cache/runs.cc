@@ -13,14 +13,16 @@ bool is_long(const FileRun& run) { return run.length >= kBlockSize; }
 
 }  // namespace
 
-CachedFile::LockedRange::LockedRange(const CachedFile& file, std::uint64_t begin, std::uint64_t end)
-    : fd_(file.write_fd_), begin_(begin), end_(end), is_held_(set(F_WRLCK)) {}
-
-CachedFile::LockedRange::~LockedRange() {
-  if (is_held_) set(F_UNLCK);
+CachedFile::Undisturbed::Undisturbed(const CachedFile& file, std::uint64_t begin, std::uint64_t end)
+    : fd_(file.write_fd_), begin_(begin), end_(end), under_way_(file.begin_pieces()) {
+  if (!under_way_) is_locked_ = set(F_WRLCK);
 }
 
-bool CachedFile::LockedRange::set(short type) const {
+CachedFile::Undisturbed::~Undisturbed() {
+  if (is_locked_) set(F_UNLCK);
+}
+
+bool CachedFile::Undisturbed::set(short type) const {
   struct flock range {};
   range.l_type = type;
   range.l_whence = SEEK_SET;
@@ -31,6 +33,22 @@ bool CachedFile::LockedRange::set(short type) const {
     done = fcntl(fd_, F_SETLKW, &range);
   } while (done != 0 && errno == EINTR);
   return done == 0;
+}
+
+// What another node's processes lock is not known here. And while the file is drained, who begins
+// to cache it must not wait for himself.
+std::unique_lock<SharedLock> CachedFile::begin_pieces() const {
+  if (session_.nodes() > 1 || !is_active()) return {};
+  std::unique_lock<SharedLock> under_way = begin_write();
+  if (entry_.range_locks.load() != kNoLocks) under_way = {};
+  return under_way;
+}
+
+void CachedFile::expect_locks() {
+  if (entry_.range_locks.load() == kKnownLocks) return;
+  entry_.range_locks.store(kFirstLock);
+  for (WriteUnderWay& write : entry_.writes_under_way) const std::lock_guard ended(write.lock);
+  entry_.range_locks.store(kKnownLocks);
 }
 
 bool CachedFile::takes_runs(Direction direction) const { return is_active() && pays(direction); }

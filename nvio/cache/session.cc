@@ -275,6 +275,7 @@ CachedFile* Session::acquire(int fd, const std::string& path, const FileSettings
     entry.mode.store(settings.admit == Admit::always ? kActive : kPassive);
     entry.aside.store(0);
     entry.deleted.store(kKept);
+    entry.range_locks.store(kNoLocks);
     entry.read_samples.store(0);
     entry.write_samples.store(0);
     for (auto* mean : {&entry.read_seconds, &entry.write_seconds, &entry.slow_reads,

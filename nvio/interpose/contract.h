@@ -17,7 +17,7 @@
 
 namespace nvio {
 
-constexpr std::uint32_t kContractVersion = 5;
+constexpr std::uint32_t kContractVersion = 6;
 constexpr int kMaxDescriptors = 65536;
 
 // What the loader's table says of a descriptor.
@@ -40,6 +40,8 @@ struct PosixHooks {
   // The program is about to change how transfers through this descriptor are done, or to lock its
   // opening: the cache's own must have no part in it. Returns 0, or -1 with errno.
   int (*stand_alone)(int fd);
+  // Somebody is about to lock a range of the file, to read it and write it back as a whole.
+  void (*expect_locks)(int fd);
   // A call that is not served is about to use the file: write back, forget, and stay out of it.
   // Returns 0, or -1 with errno when that cannot be: what the file holds is not what was written.
   int (*step_aside)(int fd);

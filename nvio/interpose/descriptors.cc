@@ -144,8 +144,12 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   void* argument = va_arg(rest, void*);
   va_end(rest);
   const std::intptr_t flags = command == F_SETFL ? reinterpret_cast<std::intptr_t>(argument) : 0;
-  const bool changes =
-      (flags & (O_APPEND | O_DIRECT)) != 0 || command == F_OFD_SETLK || command == F_OFD_SETLKW;
+  const bool locks_opening = command == F_OFD_SETLK || command == F_OFD_SETLKW;
+  const bool locks = locks_opening || command == F_SETLK || command == F_SETLKW;
+  if (locks && nvio::is_tracked(fd) && static_cast<struct flock*>(argument)->l_type != F_UNLCK) {
+    nvio::Hooks()->expect_locks(fd);
+  }
+  const bool changes = (flags & (O_APPEND | O_DIRECT)) != 0 || locks_opening;
   if (changes && nvio::stand_alone(fd) != 0) return -1;
   if ((flags & O_APPEND) != 0 && nvio::hand_over(fd) != 0) return -1;
   const int result = NEXT(fcntl64)(fd, command, argument);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "functions.h"
 
@@ -282,6 +284,9 @@ bool Decoder::decode_made(const Contents& with, int combiner, TypeMap& map) {
         dimensions[i] = {sizes[i], std::move(*segments)};
         rank /= grid[i];
       }
+      // Of a grid of fewer processes than there are, which MPICH takes, the parts are as it likes.
+      if (std::reduce(grid, grid + dims, std::int64_t{1}, std::multiplies<>()) != n[0])
+        return false;
       if (grid[dims] == MPI_ORDER_FORTRAN) std::reverse(dimensions.begin(), dimensions.end());
       return dims == 0 || place_array(map, child, dimensions, 0, 0);
     }

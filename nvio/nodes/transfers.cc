@@ -276,8 +276,8 @@ bool JobFile::read_runs_at(std::uint32_t node, std::span<const FileRun> runs, ch
 
 bool JobFile::write_runs(std::span<const FileRun> runs, const char* buffer) {
   wait_for_overlap(runs.front().offset, runs.back().end() - runs.front().offset);
-  const CachedFile::LockedRange locked(cached_, runs.front().offset, runs.back().end());
-  if (!locked.is_held()) return false;
+  const CachedFile::Undisturbed here(cached_, runs.front().offset, runs.back().end());
+  if (!here.is_held()) return false;
   if (nodes_ == 1) return cached_.write_runs(runs, buffer);
   const bool done = each_group_of_runs(
       runs, buffer,

@@ -114,6 +114,9 @@ constexpr PosixHooks kHooks{
       JobFile* file = Process::the().file_of(fd);
       return file == nullptr ? 0 : as_posix(file->cached().stand_alone());
     },
+    [](int fd) {
+      if (JobFile* file = Process::the().file_of(fd)) file->cached().expect_locks();
+    },
     step_aside,
     [](const char* path) {
       Job* job = Process::the().joined();

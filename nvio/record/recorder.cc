@@ -81,6 +81,7 @@ constexpr PosixHooks kHooks{
     },
     [](int from, int to) { Recorder::the()->duplicated(from, to); },
     [](int) { return 0; },
+    [](int) {},
     note_aside,
     [](const char*) { return 0; },
     [](struct stat*) {},

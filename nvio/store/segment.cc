@@ -227,7 +227,7 @@ bool Segment::add_file() {
   FileEntry& entry = files_[fresh.load()];
   if (!reserve(offset_of(&entry), sizeof(FileEntry))) return false;
   entry.lock.initialise();
-  for (PassiveWrite& write : entry.passive_writes) write.lock.initialise();
+  for (WriteUnderWay& write : entry.writes_under_way) write.lock.initialise();
   fresh.fetch_add(1);
   return true;
 }

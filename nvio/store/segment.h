@@ -45,12 +45,12 @@ enum Mode : std::uint32_t {
   kLeaving = 3,
 };
 
-// A write under way that saw kPassive holds one of these, on a cache line of its own. A process
-// that is killed in its write lets go of it.
-struct alignas(64) PassiveWrite {
+// A write under way that saw kPassive, or that nobody locks ranges of the file, holds one of these,
+// on a cache line of its own. A process that is killed in its write lets go of it.
+struct alignas(64) WriteUnderWay {
   SharedLock lock;
 };
-constexpr std::uint32_t kPassiveWrites = 64;
+constexpr std::uint32_t kWritesUnderWay = 64;
 
 // Whether the real file was written since its last fsync. Who writes it says so afterwards; who
 // is killed in the fsync leaves it to be done again.
@@ -60,6 +60,10 @@ enum DirectWrites : std::uint32_t { kDurable = 0, kWritten = 1, kBeingSynced = 2
 // Who changes one says so before, under its lock; who is killed, or fails, on the way there leaves
 // it to be done again.
 enum Changes : std::uint32_t { kSettled = 0, kChanged = 1, kBeingSettled = 2 };
+
+// Whether processes of the node lock ranges of the file, as MPIs do. Who finds that they do not yet
+// all know waits until no write is under way that does not.
+enum RangeLocks : std::uint32_t { kNoLocks = 0, kFirstLock = 1, kKnownLocks = 2 };
 
 // What becomes of a file that the job has deleted when it is closed.
 enum Deletion : std::uint32_t {
@@ -89,6 +93,7 @@ struct FileEntry {
   std::atomic<std::uint32_t> mode;           // a Mode
   std::atomic<std::uint32_t> aside;          // 1: stay out of this file for good
   std::atomic<std::uint32_t> deleted;        // a Deletion
+  std::atomic<std::uint32_t> range_locks;    // a RangeLocks
   // Admission (admission.h): of the sampled calls that went to the file, the median service time
   // and the share of slow ones.
   std::atomic<std::uint32_t> read_samples, write_samples;
@@ -113,7 +118,7 @@ struct FileEntry {
   std::atomic<std::uint32_t> left;  // 1: no node caches any of the file any more
   // errno of an fsync that failed. The kernel tells it once: the next sync or close passes it on.
   std::atomic<std::int32_t> untold;
-  PassiveWrite passive_writes[kPassiveWrites];
+  WriteUnderWay writes_under_way[kWritesUnderWay];
 
   std::string opened_path() const { return {path, strnlen(path, kMaxPath)}; }
   // Whether the store may hold bytes of the file that the file itself lacks.
@@ -175,7 +180,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 14;
+constexpr std::uint32_t kSegmentVersion = 15;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {

@@ -151,6 +151,26 @@ TEST(TypeMap, IsNotMadeOfMoreRunsThanAsked) {
   }
 }
 
+// Which part is whose is not defined then, and MPIs that take it place it otherwise than we do.
+TEST(TypeMap, IsNotMadeOfAGridOfOtherProcessesThanThereAre) {
+  const int sizes[] = {5, 5};
+  const int kinds[] = {MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_CYCLIC};
+  const int blocks[] = {3, 3};
+  const int grid[] = {2, 2};
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+  for (const int processes : {4, 9}) {
+    MPI_Datatype type{};
+    if (MPI_Type_create_darray(processes, 1, 2, sizes, kinds, blocks, grid, MPI_ORDER_C, MPI_BYTE,
+                               &type) != MPI_SUCCESS) {
+      EXPECT_NE(processes, 4);
+      continue;
+    }
+    EXPECT_EQ(type_map_of(type, kMost).has_value(), processes == 4);
+    MPI_Type_free(&type);
+  }
+}
+
 TEST(TypeMap, KnowsPairsByTheirNames) {
   const auto is_one = [](MPI_Datatype type) {
     char name[MPI_MAX_OBJECT_NAME] = {};
