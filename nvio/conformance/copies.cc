@@ -189,6 +189,7 @@ void locked(const string& path) {
   file.write();
   if (g_rank != 1) return;
   expect(flock(file.descriptor(), LOCK_EX) == 0, "flock");
+  expect(fcntl(file.descriptor(), F_SETLK, nullptr) == -1 && errno == EFAULT, "F_SETLK of nothing");
   struct flock range {};
   range.l_type = F_WRLCK;
   expect(fcntl(file.descriptor(), F_OFD_SETLK, &range) == 0, "F_OFD_SETLK");

@@ -145,10 +145,7 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   va_end(rest);
   const std::intptr_t flags = command == F_SETFL ? reinterpret_cast<std::intptr_t>(argument) : 0;
   const bool locks_opening = command == F_OFD_SETLK || command == F_OFD_SETLKW;
-  const bool locks = locks_opening || command == F_SETLK || command == F_SETLKW;
-  if (locks && nvio::is_tracked(fd) && static_cast<struct flock*>(argument)->l_type != F_UNLCK) {
-    nvio::Hooks()->expect_locks(fd);
-  }
+  if (locks_opening || command == F_SETLK || command == F_SETLKW) nvio::expect_locks(fd);
   const bool changes = (flags & (O_APPEND | O_DIRECT)) != 0 || locks_opening;
   if (changes && nvio::stand_alone(fd) != 0) return -1;
   if ((flags & O_APPEND) != 0 && nvio::hand_over(fd) != 0) return -1;

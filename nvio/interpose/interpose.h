@@ -41,6 +41,11 @@ inline int step_aside(const char* path) {
 // ours sees it, or locks its opening. -1 with errno when the cache's own would change with it.
 inline int stand_alone(int fd) { return is_tracked(fd) ? Hooks()->stand_alone(fd) : 0; }
 
+// The program or its MPI locks ranges of the file.
+inline void expect_locks(int fd) {
+  if (is_tracked(fd)) Hooks()->expect_locks(fd);
+}
+
 // The descriptor is about to be closed: 0, or an error number when what the cache held could not be
 // written back.
 inline int closing(int fd) { return is_tracked(fd) && Hooks()->closing(fd) != 0 ? errno : 0; }

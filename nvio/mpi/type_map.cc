@@ -275,6 +275,10 @@ bool Decoder::decode_made(const Contents& with, int combiner, TypeMap& map) {
       const int* kinds = sizes + dims;
       const int* arguments = kinds + dims;
       const int* grid = arguments + dims;
+      // Which part is whose is not defined where a grid has other processes than there are, as
+      // MPICH lets it have.
+      const auto cells = std::reduce(grid, grid + dims, std::int64_t{1}, std::multiplies<>());
+      if (cells != n[0]) return false;
       std::vector<Dimension> dimensions(dims);
       int rank = n[1];
       for (std::size_t i = dims; i-- > 0;) {
@@ -284,9 +288,6 @@ bool Decoder::decode_made(const Contents& with, int combiner, TypeMap& map) {
         dimensions[i] = {sizes[i], std::move(*segments)};
         rank /= grid[i];
       }
-      // Of a grid of fewer processes than there are, which MPICH takes, the parts are as it likes.
-      if (std::reduce(grid, grid + dims, std::int64_t{1}, std::multiplies<>()) != n[0])
-        return false;
       if (grid[dims] == MPI_ORDER_FORTRAN) std::reverse(dimensions.begin(), dimensions.end());
       return dims == 0 || place_array(map, child, dimensions, 0, 0);
     }

@@ -16,6 +16,18 @@ namespace {
 
 class PiecesTest : public CachedFileTest {
  protected:
+  void TearDown() override {
+    if (file_ != nullptr) session_->release(file_);
+    ::close(fd_);
+  }
+
+  void acquire() {
+    session_ = join();
+    fd_ = open_file();
+    file_ = session_->acquire(fd_, path_, settings_.file);
+    ASSERT_NE(file_, nullptr);
+  }
+
   // Whether another process would have to wait for a lock of the file.
   bool is_locked() const {
     const pid_t child = fork();
@@ -29,73 +41,59 @@ class PiecesTest : public CachedFileTest {
     waitpid(child, &status, 0);
     return status != 0;
   }
+
+  std::unique_ptr<Session> session_;
+  int fd_ = -1;
+  CachedFile* file_ = nullptr;
 };
 
 TEST_F(PiecesTest, AreLockedOnceSomebodyLocksRanges) {
-  const auto session = join();
-  const int fd = open_file();
-  CachedFile* file = session->acquire(fd, path_, settings_.file);
-  ASSERT_NE(file, nullptr);
+  acquire();
   {
-    const CachedFile::Undisturbed here(*file, 0, 100);
+    const CachedFile::Undisturbed here(*file_, 0, 100);
     EXPECT_TRUE(here.is_held());
     EXPECT_FALSE(is_locked());
   }
-  file->expect_locks();
+  file_->expect_locks();
   {
-    const CachedFile::Undisturbed here(*file, 0, 100);
+    const CachedFile::Undisturbed here(*file_, 0, 100);
     EXPECT_TRUE(here.is_held());
     EXPECT_TRUE(is_locked());
   }
   EXPECT_FALSE(is_locked());
-  ::close(fd);
-  session->release(file);
 }
 
 TEST_F(PiecesTest, AreLockedWhileTheFileIsPlain) {
   settings_.file.admit = Admit::automatic;
-  const auto session = join();
-  const int fd = open_file();
-  CachedFile* file = session->acquire(fd, path_, settings_.file);
-  ASSERT_NE(file, nullptr);
-  const CachedFile::Undisturbed here(*file, 0, 100);
+  acquire();
+  const CachedFile::Undisturbed here(*file_, 0, 100);
   EXPECT_TRUE(is_locked());
-  EXPECT_EQ(file->drain(), 0) << "who begins to cache the file waits for himself";
-  ::close(fd);
-  session->release(file);
+  EXPECT_EQ(file_->drain(), 0) << "who begins to cache the file waits for himself";
 }
 
 TEST_F(PiecesTest, AreWaitedForByWhoLocksARange) {
-  const auto session = join();
-  const int fd = open_file();
-  CachedFile* file = session->acquire(fd, path_, settings_.file);
-  ASSERT_NE(file, nullptr);
-  auto here = std::make_unique<CachedFile::Undisturbed>(*file, 0, 100);
-  auto locking = std::async(std::launch::async, [&] { file->expect_locks(); });
+  acquire();
+  auto here = std::make_unique<CachedFile::Undisturbed>(*file_, 0, 100);
+  auto locking = std::async(std::launch::async, [&] { file_->expect_locks(); });
   EXPECT_EQ(locking.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
   here.reset();
   locking.get();
-  ::close(fd);
-  session->release(file);
 }
 
 TEST_F(PiecesTest, OfAProcessThatWasKilledAreNotWaitedFor) {
-  const int fd = open_file();
-  const auto session = join();
+  acquire();
   const pid_t child = fork();
   if (child == 0) {
     std::string why;
     const auto own = Session::join(settings_, why);
-    CachedFile* file = own->acquire(fd, path_, settings_.file);
-    const CachedFile::Undisturbed here(*file, 0, 100);
-    kill(getpid(), SIGKILL);
+    const CachedFile::Undisturbed here(*own->acquire(fd_, path_, settings_.file), 0, 100);
+    if (here.is_held()) kill(getpid(), SIGKILL);
+    _exit(1);
   }
-  waitpid(child, nullptr, 0);
-  CachedFile* file = session->acquire(fd, path_, settings_.file);
-  ASSERT_NE(file, nullptr);
-  file->expect_locks();
-  ::close(fd);
-  session->release(file);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+  file_->expect_locks();
 }
 
 }  // namespace
