@@ -1,8 +1,11 @@
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare.errors import UsageError
+from tare import interference
+from tare.errors import TrialError, UsageError
 from tare.interference import Interference
 
 some = st.one_of(
@@ -26,8 +29,8 @@ some = st.one_of(
 
 
 @given(some)
-def test_what_is_written_is_read_again(interference: Interference) -> None:
-    assert Interference.parse(str(interference)) == interference
+def test_what_is_written_is_read_again(one: Interference) -> None:
+    assert Interference.parse(str(one)) == one
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,21 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert Interference.parse(str(Interference.parse(text))) == Interference.parse(text)
     except UsageError as error:
         assert error.what
+
+
+def test_what_the_measured_workload_counts_is_not_taken_for_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The client's interface and a guest's processor count both."""
+    monkeypatch.setattr(interference, "_NEXT_TURN_S", 0.01)
+    alive = SimpleNamespace(alive=lambda: True)
+    counts = iter([0, 10])
+    now = [0]
+
+    def count() -> int:
+        now[0] = next(counts, now[0])
+        return now[0]
+
+    loading = Interference("network", 1, "host")._loading(alive, count, 10)  # type: ignore[arg-type]
+    with pytest.raises(TrialError, match="stood still while the trial ran"), loading:
+        counts = iter([20])  # the trial's own

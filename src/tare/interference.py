@@ -188,7 +188,9 @@ class Interference:
             raise TrialError(f"the interference '{self}' could not start: {error}") from error
         yield
         try:
-            # A short trial may end between two turns of a light load, or while its tool gives up.
+            # What was measured counts too, and is over. A short trial may end between two turns of
+            # a light load, or while its tool gives up.
+            now = counted()
             went_on = any(counted() > now for _ in pauses(_NEXT_TURN_S))
         except TrialError as error:
             raise TrialError(
