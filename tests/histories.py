@@ -17,6 +17,7 @@ workload: request-reply
 factors: {{environment: [native, container]{factors}}}
 baseline: {{environment: native}}
 family: none
+statistic: {statistic}
 a_a: [{{environment: [native]}}]
 blocks: {{min: 2, max: 2}}
 session: {{requests: {requests}}}
@@ -31,6 +32,8 @@ def run(
     title: str = "What does a container cost?",
     factors: str = "",
     requests: int = 100,
+    statistic: str = "p50",
+    polite: bool = False,
     fingerprint: Mapping[str, object] = records.FINGERPRINT,
     accelerator: str = "tcg",
 ) -> Record:
@@ -44,7 +47,8 @@ def run(
         accelerator=lambda _block, _cell: accelerator,
         day=day.isoformat(),
     )
-    text = _TEXT.format(title=title, factors=factors, requests=requests)
+    text = _TEXT.format(title=title, factors=factors, requests=requests, statistic=statistic)
+    text += "polite: {}\n" if polite else ""
     return records.make(folder / f"run-{number:02}", recipe, text, fingerprint)
 
 

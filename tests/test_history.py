@@ -174,6 +174,8 @@ def newer_pages():
         ({"requests": 101}, 2),
         ({"factors": ", payload: [512 B]"}, 2),
         ({"title": "Another question?"}, 2),
+        ({"statistic": "mean"}, 2),
+        ({"polite": True}, 2),
         ({"fingerprint": newer_pages()}, 1),
         ({"factors": ", payload: [64 B]"}, 1),  # the default
     ],
@@ -186,9 +188,8 @@ def test_only_what_agrees_is_one_series(tmp_path, other, series):
 
 
 def test_guests_under_kvm_and_tcg_are_two_series(tmp_path):
-    text = histories._TEXT.format(title="A guest?", factors="", requests=100).replace(
-        "container", "qemu"
-    )
+    asked = {"title": "A guest?", "factors": "", "requests": 100, "statistic": "p50"}
+    text = histories._TEXT.format(**asked).replace("container", "qemu")
     for number, accelerator in enumerate(("tcg", "kvm")):
         recipe = records.Recipe(
             seed=number, blocks=2, requests=100, accelerator=lambda _b, _c, a=accelerator: a

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-FORMAT = 1
+FORMAT = 2
 """Of what is kept; another one is kept beside, and made anew."""
 EMPTY = "none"
 """A part without rows, so that results without any can be asked as well."""

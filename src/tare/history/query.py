@@ -175,7 +175,7 @@ def overview(index: Index, wanted: Filter) -> tuple[Overall, ...]:
             " list(r.folder ORDER BY r.started, r.folder)"
             " FROM runs r JOIN levels v USING (entry)"
             " WHERE v.statistic = r.statistic AND v.replica = 1"
-            " GROUP BY r.title, r.workload, r.machine, v.cell, v.series"
+            " GROUP BY r.title, r.workload, r.machine, v.cell, v.series, v.statistic"
         ).fetchall()
     if not totals:
         raise _none(index, wanted)
@@ -205,7 +205,7 @@ def _last(series: Sequence[tuple[Any, ...]]) -> Changed | None:
 def cell_history(
     index: Index, cell: str, statistic: str | None, wanted: Filter
 ) -> tuple[CellHistory, ...]:
-    """A cell over time: a series for each title, machine, accelerator and way of measuring.
+    """A cell over time: a series for each title, machine, accelerator and way of measuring it.
 
     Args:
         index: of the folder.
@@ -220,24 +220,27 @@ def cell_history(
         _open(database, index, wanted)
         asked = {"cell": cell, "statistic": statistic}
         rows = database.execute(
-            "SELECT v.series, r.id, r.folder, r.started, r.version, r.commit, v.value, v.low,"
-            f" v.high, len(v.sessions) {_OF_A_CELL} ORDER BY r.started, r.folder",
+            "SELECT v.series, v.statistic, r.id, r.folder, r.started, r.version, r.commit,"
+            f" v.value, v.low, v.high, len(v.sessions) {_OF_A_CELL} ORDER BY r.started, r.folder",
             asked,
         ).fetchall()
         if not rows:
             raise _no_cell(database, index, cell, statistic, wanted)
         # The latest says what it is: a factor that earlier versions lacked is at its default.
         kinds = database.execute(
-            "SELECT DISTINCT ON (v.series) v.series, r.title, r.workload, r.machine,"
-            " r.machine_words, v.accelerator, v.statistic, v.unit, map_entries(v.levels),"
+            "SELECT DISTINCT ON (v.series, v.statistic) v.series, v.statistic, r.title,"
+            " r.workload, r.machine, r.machine_words, v.accelerator, v.unit, map_entries(v.levels),"
             f" map_entries(r.settings), v.above, v.below {_OF_A_CELL}"
             " ORDER BY r.started DESC, r.folder DESC",
             asked,
         ).fetchall()
-    of: dict[str, list[Point]] = {}
-    for series, *point in rows:
-        of.setdefault(series, []).append(Point(*point))
-    found = [_series(index, cell, tuple(of[series]), *kind) for series, *kind in kinds]
+    of: dict[tuple[str, str], list[Point]] = {}
+    for series, of_what, *point in rows:
+        of.setdefault((series, of_what), []).append(Point(*point))
+    found = [
+        _series(index, cell, of_what, tuple(of[series, of_what]), *kind)
+        for series, of_what, *kind in kinds
+    ]
     return tuple(sorted(found, key=lambda one: one.points[-1].started, reverse=True))
 
 
@@ -250,13 +253,13 @@ _OF_A_CELL = (
 def _series(
     index: Index,
     cell: str,
+    statistic: str,
     points: tuple[Point, ...],
     title: str,
     workload: str,
     machine: str,
     words: str,
     accelerator: str | None,
-    statistic: str,
     unit: Unit,
     levels: Sequence[Mapping[str, str]],
     settings: Sequence[Mapping[str, str]],

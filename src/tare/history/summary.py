@@ -113,8 +113,12 @@ def _read(record: Record) -> tuple[_Row, list[_Row]]:
         "unreadable": len(damage),
         "settings": list(plan.session.items()),
     }
-    own = plan.of_workload
+    experiment, own = plan.experiment, plan.of_workload
     alike = [run["title"], workload.name, own, run["machine"], _chosen(plan.session)]
+    if experiment.polite is not None:
+        alike.append(experiment.polite.model_dump())
+    if experiment.at_once:
+        alike.append({"hosts": experiment.hosts})
     found = list(_values(record, readable, alike))
     return run, found
 
