@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -233,6 +234,13 @@ def test_settings_that_differ_within_a_side_are_told(before, tmp_path):
     assert found.within == {"earlier": (), "later": ("session.requests",)}
 
 
+def test_a_copy_of_a_run_is_no_other_run(before, tmp_path):
+    shutil.copytree(before[0].folder, tmp_path / "a" / "1")
+    shutil.copytree(before[0].folder, tmp_path / "a" / "2")
+    with pytest.raises(UsageError, match=r"2 is a copy of .*1"):
+        sides.runs_of(tmp_path / "a")
+
+
 def test_a_side_is_a_result_or_a_folder_of_results(earlier, before, tmp_path):
     assert [run.folder for run in sides.runs_of(earlier.folder)] == [earlier.folder]
     assert len(sides.runs_of(before[0].folder.parent)) == compare.FEWEST_RUNS
@@ -298,6 +306,16 @@ def test_cells_of_one_result_only_are_named(earlier, tmp_path):
     other = sides.TareRun(records.make(tmp_path / "b", records.Recipe(requests=100), text))
     found = compare.compare([earlier], [other])
     assert (found.only_earlier, found.only_later) == (("cyclonedds",), ("fastdds",))
+
+
+def test_a_cell_that_one_run_lacks_is_in_neither_result_alone(earlier, tmp_path):
+    text = TEXT.replace("[udp, cyclonedds]", "[udp]").replace("[cyclonedds]", "[udp]")
+    few = sides.TareRun(records.make(tmp_path / "b", records.Recipe(seed=9, requests=100), text))
+    found = compare.compare([earlier], [earlier, few])
+    assert (found.only_earlier, found.only_later) == ((), ())
+    assert found.not_in_all == found.unjudged[-1:] == ("cyclonedds",)
+    said = "not in every run, and not compared: cyclonedds"
+    assert said in list(compared.remarks(found))
 
 
 def test_one_session_a_side_gives_no_interval_and_no_verdict():

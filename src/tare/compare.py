@@ -91,6 +91,8 @@ class Versions:
     """Cells of which trials of the later runs failed."""
     only_earlier: tuple[str, ...]
     only_later: tuple[str, ...]
+    not_in_all: tuple[str, ...] = ()
+    """Cells of both sides that a run of either lacks."""
     forbids: str = ""
     """Of another tool's results: what its way of measuring forbids to conclude."""
     notes: tuple[str, ...] = ()
@@ -104,7 +106,8 @@ class Versions:
     @property
     def unjudged(self) -> tuple[str, ...]:
         """Cells of the earlier side without a verdict: too few runs have a value, or a cell."""
-        return (*(cell.cell for cell in self.cells if not cell.judged), *self.only_earlier)
+        few = (cell.cell for cell in self.cells if not cell.judged)
+        return (*few, *self.only_earlier, *self.not_in_all)
 
 
 def compare(a: Sequence[Run], b: Sequence[Run], *, across_machines: bool = False) -> Versions:
@@ -200,8 +203,11 @@ class _Pair:
                 for place, p in zip(range(len(self.common)), adjusted, strict=False)
             ),
             failed=tuple(name for k, name in later.items() if any(run.failed(k) for run in after)),
-            only_earlier=tuple(name for k, name in earlier.items() if k not in self.common),
-            only_later=tuple(name for k, name in later.items() if k not in self.common),
+            only_earlier=tuple(name for k, name in earlier.items() if k not in later),
+            only_later=tuple(name for k, name in later.items() if k not in earlier),
+            not_in_all=tuple(
+                name for k, name in later.items() if k in earlier and k not in self.common
+            ),
             forbids=tool.forbids if tool else "",
             notes=tuple(dict.fromkeys(note for run in (*before, *after) for note in run.notes)),
         )

@@ -164,6 +164,8 @@ def remarks(found: Versions) -> Iterator[str]:
     for where, cells in (("earlier", found.only_earlier), ("later", found.only_later)):
         if cells:
             yield f"only in the {where} result: {', '.join(cells)}"
+    if found.not_in_all:
+        yield f"not in every run, and not compared: {', '.join(found.not_in_all)}"
     yield from found.notes
 
 

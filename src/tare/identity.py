@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from tare import machine
@@ -38,21 +39,29 @@ def identify(record: Record) -> Identity:
     Raises:
         UsageError: its plan or its fingerprint cannot be read.
     """
-    with (record.folder / "trials.ndjson").open("rb") as file:
-        line = file.readline()
-    plan = (record.folder / "plan.json").read_bytes()
     fingerprint = record.fingerprint
     told = fingerprint.whole.get("tare") or {}
     where = _machine(fingerprint.whole)
     return Identity(
-        id=hashlib.sha256(plan + b"\n" + line).hexdigest()[:16],
+        id=run_id(record.folder),
         title=record.plan.experiment.title,
         machine=short_hash(where),
         machine_words=_words(where, fingerprint.system),
         version=told.get("version"),
         commit=told.get("commit"),
-        began=moment(json.loads(line)["started"]),
+        began=moment(json.loads(_first_trial(record.folder))["started"]),
     )
+
+
+def run_id(folder: Path) -> str:
+    """Sixteen hex digits that a result and its copies have in common, and no other run has."""
+    plan = (folder / "plan.json").read_bytes()
+    return hashlib.sha256(plan + b"\n" + _first_trial(folder)).hexdigest()[:16]
+
+
+def _first_trial(folder: Path) -> bytes:
+    with (folder / "trials.ndjson").open("rb") as file:
+        return file.readline()
 
 
 def short_hash(alike: object) -> str:

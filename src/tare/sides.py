@@ -14,6 +14,7 @@ from tare import foreign, machine, suite
 from tare.analysis.sessions import Sessions, instrument_floor
 from tare.cell import Cell
 from tare.errors import UsageError
+from tare.identity import run_id
 from tare.record import Record
 from tare.workloads import Statistic
 
@@ -146,12 +147,13 @@ def runs_of(path: Path) -> list[Run]:
     """The runs of a side: a result, or every result that a folder holds; likewise of other tools.
 
     Raises:
-        UsageError: it is neither, or a suite's result, or runs of several tools.
+        UsageError: it is neither, or a suite's result, or runs of several tools, or one run twice.
     """
     if (path / "plan.json").is_file() or suite.is_result(path):
         return [TareRun(Record(path))]
     # What begins with a dot is no run: one that was killed while it was being made.
     if inside := sorted(plan.parent for plan in path.glob("[!.]*/plan.json")):
+        _refuse_copies(inside)
         return [TareRun(Record(result)) for result in inside]
     files = sorted(path.glob("[!.]*.json")) or sorted(
         folder for folder in path.glob("[!.]*") if any(folder.glob("**/new/sample.json"))
@@ -162,6 +164,20 @@ def runs_of(path: Path) -> list[Run]:
     if len({run.summary for run in runs}) > 1:
         raise UsageError(f"{path} holds results of several tools", "give each a folder of its own")
     return runs
+
+
+def _refuse_copies(results: Iterable[Path]) -> None:
+    """How much runs differ is not told by one run that lies there twice."""
+    seen: dict[str, Path] = {}
+    for result in results:
+        trials = result / "trials.ndjson"
+        if not trials.is_file() or not trials.stat().st_size:
+            continue  # it has not begun
+        first = seen.setdefault(run_id(result), result)
+        if first is not result:
+            raise UsageError(
+                f"{result} is a copy of {first}", "remove one of them: runs are counted"
+            )
 
 
 def side_name(runs: Sequence[Run]) -> str:
