@@ -32,7 +32,7 @@ def compared(start: Record, truth: Record) -> Found:
     made = predict.predict(start, predict.shipped(), used=False)
     chosen = [p for p in made.predictions if p.statistic == "p50" and _judged(p.target)]
     missing = [f"{r.environment}: {r.why}" for r in made.refusals if _judged(r)]
-    checked = predict.check(chosen, truth)
+    checked = predict.check(chosen, start, truth)
     ours, simple = predict.scores(checked)
     holds = (
         ours.median_error <= _MEDIAN_ERROR

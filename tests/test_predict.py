@@ -255,7 +255,7 @@ def test_a_check_against_other_responses_says_so(tmp_path):
     record = start(tmp_path / "r")
     predictions = [CALIBRATION.predict(t, "p50") for t in predict.targets(record)[0]]
     with pytest.raises(UsageError, match="measured none"):
-        predict.check(predictions, record)
+        predict.check(predictions, record, record)
 
 
 def test_a_check_scores_both_models(tmp_path):
@@ -264,12 +264,38 @@ def test_a_check_scores_both_models(tmp_path):
     recipe = records.Recipe(blocks=2, requests=200, truth_us=truth_us)
     truth = records.make(tmp_path / "truth", recipe, text)
     predicted = predict.predict(record, CALIBRATION)
-    checked = predict.check([p for p in predicted.predictions if p.statistic == "p50"], truth)
+    chosen = [p for p in predicted.predictions if p.statistic == "p50"]
+    checked = predict.check(chosen, record, truth)
     ours, simple = predict.scores(checked)
     assert (ours.n, simple.n) == (1, 1)
     assert ours.covered is not None
-    made = predict.calibrate(predict.targets(record)[0], truth)
+    made = predict.calibrate(record, truth)
     assert len(made.known) == 1
+
+
+def test_a_prediction_is_not_checked_on_another_machine_or_under_another_accelerator(tmp_path):
+    record = start(tmp_path / "r")
+    other = {**records.FINGERPRINT, "cpu": {"model": "Another processor"}}
+    stranger = records.make(tmp_path / "other", records.Recipe(blocks=2, requests=200), fingerprint=other)  # fmt: skip # noqa: E501
+    with pytest.raises(UsageError, match=r"different machines \(cpu.model, "):
+        predict.check([], record, stranger)
+    guests = [
+        records.make(
+            tmp_path / name,
+            records.Recipe(blocks=2, requests=200, accelerator=lambda _b, _c, name=name: name),
+        )
+        for name in ("kvm", "tcg")
+    ]
+    with pytest.raises(UsageError, match="what guests ran under"):
+        predict.calibrate(*guests)
+
+
+def test_a_result_of_two_guests_does_not_tell_which_was_predicted(tmp_path):
+    text = EXPERIMENT.replace("uml", "qemu").replace("factors:", "factors:\n  vcpus: [1, 2]")
+    recipe = records.Recipe(blocks=2, requests=200)
+    guests = records.make(tmp_path / "guests", recipe, text)
+    with pytest.raises(UsageError, match=r"qemu in .* stands for guests that differ"):
+        predict.check([], start(tmp_path / "r"), guests)
 
 
 @pytest.fixture

@@ -53,14 +53,14 @@ def predict(
         raise UsageError("--record needs --check: a calibration holds what was measured too")
     start = Record(result)
     truth = None if check is None else Record(check)
-    made = predicting.calibrate(predicting.targets(start)[0], truth) if record and truth else None
+    made = predicting.calibrate(start, truth) if record and truth else None
     found = predicting.predict(start, made or predicting.shipped(), used=truth is None)
     chosen = [
         p
         for p in found.predictions
         if p.statistic == statistic and environment in (None, p.target.environment)
     ]
-    checked = predicting.check(chosen, truth) if truth and chosen else []
+    checked = predicting.check(chosen, start, truth) if truth and chosen else []
     if made is not None:
         # Last of all that can fail: what ships is replaced by what was seen to work.
         calibration.keep(made)
