@@ -40,7 +40,7 @@ def beside_floor(experiment: str, workshop: Workshop) -> Found:
     """D1: memcached's bytes over what nobody else can have of them and what a web guest takes."""
     measured = run_shipped(workshop, experiment)
     cells = ("memcached/pageshare", "web/pageshare")
-    sent, rest = measured.sessions.columns(*cells, statistic="wire")
+    sent, rest = measured.sessions.tried(*cells, statistic="wire")
     drawn = drawn_bytes()
     floors = [None if took is None else drawn + took for took in rest]
     ratio = paired_ratio(sent, floors, workshop.confidence).promised

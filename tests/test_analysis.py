@@ -70,6 +70,20 @@ def test_a_failed_trial_is_absent_and_named(found):
     assert [(t.block, t.cell) for t in found.failures] == [(3, "container/udp")]
 
 
+def test_blocks_in_which_both_cells_failed_are_told_and_forbid_a_promise(tmp_path):
+    """A guest that does not boot takes all of its cells with it."""
+    both = [f"container/{transport}" for transport in ("udp", "cyclonedds")]
+    failing = frozenset((block, cell) for block in range(4) for cell in both)
+    text = SMALL.replace("{environment: native}", "{transport: udp}").replace("floor:", "#")
+    record = records.make(
+        tmp_path / "r", records.Recipe(blocks=10, requests=50, failing=failing), text
+    )
+    ratio = question(analysis.analyse(record), both[1]).ratio
+    assert (ratio.n_used, ratio.n_dropped) == (6, 4)
+    assert ratio.ratio.resolved
+    assert not ratio.promised.ratio.resolved
+
+
 def test_lost_requests_are_counted_and_have_no_response_time(found):
     view = found.view("qemu/fastdds")
     assert view.lost == 16
@@ -81,6 +95,15 @@ def test_the_parts_of_a_budget_add_up(found):
     for budget in found.contrasts:
         parts = sum(part.amount.estimate for part in budget.shares.parts)
         assert parts == pytest.approx(budget.shares.whole.estimate)
+
+
+def test_the_whole_of_a_budget_is_the_mean_of_its_sessions(tmp_path):
+    text = SMALL.replace("{min: 8, max: 10}", "{min: 8, max: 8, sessions: 2}")
+    recipe = records.Recipe(blocks=8, requests=50, spread=0.5)
+    found = analysis.analyse(records.make(tmp_path / "r", recipe, text))
+    (budget,) = found.contrasts
+    means = found.sessions.mean_responses(budget.cell.id)
+    assert budget.shares.whole.estimate == pytest.approx(np.mean(means))
 
 
 def test_nothing_is_split_that_no_server_answered(found):

@@ -7,6 +7,7 @@ import pytest
 import records
 from tare import analysis
 from tare.accounting import Account, ThreadTime
+from tare.analysis import difference
 from tare.analysis.difference import explain
 from tare.environments import Facts
 from tare.errors import UsageError
@@ -14,6 +15,7 @@ from tare.meanwhile import Meanwhile
 from tare.record import CauseSession, Trial
 from tare.report import tables, wording
 from tare.report.page import render
+from tare.stats.operations import Operation
 
 TEXT = """\
 title: Two environments
@@ -92,6 +94,16 @@ def test_the_operation_that_costs_more_is_named_with_what_it_adds(found):
     assert first.by_cost.estimate == pytest.approx(2_000)
     assert first.by_count.estimate == 0
     assert first.share.estimate == pytest.approx(1.0, abs=0.1)
+
+
+def test_what_one_side_never_does_changes_by_its_count_alone():
+    """Its cost is the other side's, session by session, and not as if it were another one."""
+    kick = Operation("virtio kick", [100.0, 110.0, 95.0, 105.0], [2.0])
+    never = difference._absent(kick)
+    change = difference._changed(kick, never, None, one_sided=True)
+    assert change.amount.estimate == pytest.approx(205.0)
+    assert change.by_count == change.amount
+    assert (change.by_cost.low, change.by_cost.high) == (0.0, 0.0)
 
 
 def test_time_that_was_stolen_explains_at_most_its_share(found):

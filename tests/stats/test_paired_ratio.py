@@ -77,8 +77,8 @@ def test_an_absent_trial_drops_its_block_and_nothing_else(blocks, data):
     assert (holed.n_used, holed.n_dropped) == (len(blocks), 1)
 
 
-def test_a_block_absent_in_both_cells_is_not_counted_as_dropped():
-    assert paired_ratio([1.0, None], [1.0, math.nan]).n_dropped == 0
+def test_a_block_absent_in_both_cells_is_dropped_as_well():
+    assert paired_ratio([1.0, None], [1.0, math.nan]).n_dropped == 1
 
 
 def test_what_a_block_adds_to_both_cells_cancels():

@@ -137,7 +137,9 @@ class Analysis:
         return next(view for view in self.cells if view.cell.id == cell_id)
 
 
-def analyse(record: Record, confidence: float = 0.95) -> Analysis:
+def analyse(
+    record: Record, confidence: float = 0.95, trials: Iterable[Trial] | None = None
+) -> Analysis:
     """Analyse a result, finished or not.
 
     Linear in samples and trials; memory is that of the largest session.
@@ -145,13 +147,14 @@ def analyse(record: Record, confidence: float = 0.95) -> Analysis:
     Args:
         record: a result.
         confidence: of the comparisons, the closing accounts and what operations explain.
+        trials: of them; all where None.
 
     Raises:
         UsageError: a file of the result is damaged; the message names it.
     """
     plan, experiment = record.plan, record.experiment
     fingerprint = record.fingerprint
-    sessions = Sessions(record, experiment.deadlines_ns)
+    sessions = Sessions(record, experiment.deadlines_ns, trials)
     gating = _gate_answer(sessions) if plan.gate is not None else None
     answered = ask(sessions, confidence, gating)
     pairs = tuple(q for q in answered if q.comparison.kind == "a/a")

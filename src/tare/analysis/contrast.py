@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from statistics import fmean
 
 from tare import transports
 from tare.analysis.sessions import Sessions
@@ -42,7 +43,7 @@ def contrasts(sessions: Sessions) -> tuple[Contrast, ...]:
         if base_floor is None or env_floor is None or base_middleware is None:
             continue
         four = (base_floor.id, env_floor.id, base_middleware.id, cell.id)
-        least, env, middleware, both = sessions.columns(*four, statistic="mean")
+        least, env, middleware, both = sessions.columns(*four, statistic="mean", mean=fmean)
         split = by_contrast(
             base_floor=least, env_floor=env, base_middleware=middleware, env_middleware=both
         )

@@ -24,13 +24,14 @@ import numpy as np
 
 from tare import machine
 from tare.analysis.operations import counted_in
+from tare.analysis.questions import ratio_of
 from tare.analysis.readings import READINGS
 from tare.analysis.sessions import Sessions
 from tare.analysis.threads import closes, lines_of
 from tare.cell import Cell
 from tare.errors import UsageError
 from tare.record import Record
-from tare.stats import Interval, Method, Ratio, mean_interval, paired_ratio
+from tare.stats import Interval, Method, Ratio, mean_interval
 from tare.stats.operations import Operation, product_change
 from tare.stats.shares import Change, Share, Shares, changes_of, fieller
 from tare.workloads import rows
@@ -176,7 +177,7 @@ def difference_between(cell: Cell, against: Cell, sessions: Sessions) -> Differe
         cell=cell,
         against=against,
         statistic=name,
-        ratio=paired_ratio(here, there),
+        ratio=ratio_of(sessions, cell.id, against.id, name),
         slowing=_interval(slowings),
         threads=threads,
         closes=closes(cell, sessions) and closes(against, sessions),
@@ -219,7 +220,10 @@ def _operations(
         unknown["user time"] = None  # of one party alone it is not the other side's
     changes = [
         _changed(
-            one.get(name) or _absent(other[name]), other.get(name) or _absent(one[name]), effect
+            one.get(name) or _absent(other[name]),
+            other.get(name) or _absent(one[name]),
+            effect,
+            one_sided=(name in one) != (name in other),
         )
         for name in dict.fromkeys((*one, *other))
         if name not in unknown
@@ -228,11 +232,14 @@ def _operations(
     return tuple(changes), tuple(unknown)
 
 
-def _changed(here: Operation, there: Operation, effect: Interval | None) -> OperationChange:
+def _changed(
+    here: Operation, there: Operation, effect: Interval | None, *, one_sided: bool
+) -> OperationChange:
     found = product_change(
         (here.unit_cost_ns, there.unit_cost_ns),
         (here.count_per_request, there.count_per_request),
-        paired=here.beside_response and there.beside_response,
+        # What one side never does has the other's very cost.
+        paired=one_sided or (here.beside_response and there.beside_response),
     )
     share = None
     if effect is not None and effect.estimate:

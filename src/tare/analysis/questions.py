@@ -168,7 +168,7 @@ def ratio_of(
     sessions: Sessions, cell: str, against: str, statistic: str, confidence: float = 0.95
 ) -> Ratio:
     """One cell over another, block by block, from as many sessions of each."""
-    a, b = sessions.columns(cell, against, statistic=statistic)
+    a, b = sessions.tried(cell, against, statistic=statistic)
     return paired_ratio(a, b, confidence)
 
 

@@ -23,7 +23,7 @@ from tare.errors import UsageError
 from tare.plan import Plan
 from tare.record import CauseSession, Record, Trial
 from tare.stats import PERCENTS, Summary, samples_needed, summarise
-from tare.stats.repetition import even, mean_log
+from tare.stats.repetition import Mean, even, mean_log
 
 GRID = (
     *(0.001, 0.01, 0.02, 0.05),
@@ -177,19 +177,30 @@ class Sessions:
         """The geometric mean over blocks; None where none has the statistic."""
         return mean_log([value for value in self.column(cell, statistic) if value is not None])
 
-    def columns(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
+    def columns(
+        self, *cells: str, statistic: str, mean: Mean = mean_log
+    ) -> tuple[list[float | None], ...]:
         """Columns of cells that are compared: from as many sessions of each in every block.
 
         None of all where one of them was no longer visited, which is no failure.
         """
         ends = min(self._ends.get(cell, math.inf) for cell in cells)
-        columns = even(*(self.by_block(cell, statistic) for cell in cells))
+        columns = even(*(self.by_block(cell, statistic) for cell in cells), mean=mean)
         return tuple(
             [
                 value if block < ends else None
                 for block, value in zip(self.blocks, column, strict=True)
             ]
             for column in columns
+        )
+
+    def tried(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
+        """As `columns`, of the blocks that were to have all of them: None is a failure."""
+        ends = min(self._ends.get(cell, math.inf) for cell in cells)
+        tried = {t.block for cell in cells for t in self.trials_of(cell) if t.block < ends}
+        return tuple(
+            [value for block, value in zip(self.blocks, column, strict=True) if block in tried]
+            for column in self.columns(*cells, statistic=statistic)
         )
 
     @cached_property

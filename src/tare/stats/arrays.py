@@ -51,8 +51,7 @@ def complete_blocks(**columns: BlockValues) -> tuple[dict[str, FloatArray], int]
     """Keep the blocks in which every column has a value.
 
     Returns:
-        The columns over complete blocks, and how many blocks were dropped although at least one
-        column had a value there.
+        The columns over complete blocks, and how many blocks were dropped.
 
     Raises:
         ValueError: the columns have different lengths.
@@ -61,7 +60,5 @@ def complete_blocks(**columns: BlockValues) -> tuple[dict[str, FloatArray], int]
     lengths = {name: array.size for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"columns must cover the same blocks, but their lengths differ: {lengths}")
-    present = np.array([~np.isnan(array) for array in arrays.values()])
-    whole = present.all(axis=0)
-    dropped = int((present.any(axis=0) & ~whole).sum())
-    return {name: array[whole] for name, array in arrays.items()}, dropped
+    whole = ~np.isnan(list(arrays.values())).any(axis=0)
+    return {name: array[whole] for name, array in arrays.items()}, int((~whole).sum())

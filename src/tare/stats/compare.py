@@ -39,7 +39,7 @@ class Ratio:
     n_used: int
     """Blocks in which both cells have a value."""
     n_dropped: int
-    """Blocks in which only one of them has."""
+    """Blocks in which one or both have none."""
     paired: bool = True
     """By block, so that the interval inverts the sign-flip test wherever the blocks allow it; False
     where the two cells share no block."""
@@ -53,7 +53,7 @@ class Ratio:
     def promised(self) -> Ratio:
         """What a promise is judged by: no interval where no verdict may follow from it.
 
-        Nor where more than one block of eight lacks one of the cells.
+        Nor where more than one block of eight lacks one of the cells, or both.
         """
         few = self.n_dropped * _BLOCKS_A_DROPPED_ONE <= self.n_used + self.n_dropped
         if self.allows_verdict and few:

@@ -12,7 +12,7 @@ from costs and from spreads within cells and over blocks, never from what a comp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,7 +57,11 @@ def mean_log(values: Sequence[float]) -> float | None:
     return math.exp(math.fsum(map(math.log, values)) / len(values))
 
 
-def even(*cells: Blocks) -> tuple[list[float | None], ...]:
+Mean = Callable[[Sequence[float]], float | None]
+"""One value of several sessions: `mean_log`, or fmean where they are parts of a whole."""
+
+
+def even(*cells: Blocks, mean: Mean = mean_log) -> tuple[list[float | None], ...]:
     """Bring cells to one value a block each, from as many sessions of either.
 
     Of a cell with more, the first ones count. With unlike numbers the two means would have
@@ -68,10 +72,12 @@ def even(*cells: Blocks) -> tuple[list[float | None], ...]:
 
     Args:
         cells: of each its blocks, the same for all; sessions positive, of one unit.
+        mean: of a block's sessions, of which there is one at least.
     """
     fewest = [min(map(len, filter(None, block)), default=0) for block in zip(*cells, strict=True)]
     return tuple(
-        [mean_log(block[:n]) for n, block in zip(fewest, cell, strict=True)] for cell in cells
+        [mean(block[:n]) if block else None for n, block in zip(fewest, cell, strict=True)]
+        for cell in cells
     )
 
 

@@ -54,8 +54,8 @@ class ContrastSeen(Protocol):
 class SessionsSeen(Protocol):
     """Every session that was measured."""
 
-    def columns(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
-        """Columns of cells that are compared, one value a block."""
+    def tried(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
+        """Columns of cells that are compared, one value a block; None is a failure."""
         ...
 
 

@@ -100,6 +100,6 @@ def _between_stacks(views: Iterable[ViewSeen], sessions: SessionsSeen) -> tuple[
     for (transport, rest), cell in by_rest.items():
         other = by_rest.get(("cyclonedds", rest))
         if transport == "fastdds" and other is not None:
-            a, b = sessions.columns(cell.id, other.id, statistic="mean")
+            a, b = sessions.tried(cell.id, other.id, statistic="mean")
             found.append((cell, paired_ratio(a, b).promised.ratio))
     return each(found, lambda r: 100 * (r - 1))
