@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,9 +35,12 @@ def run_shipped(workshop: Workshop, name: str) -> Measured:
     if name not in workshop.measured:
         text = (workshop.home / "experiments" / name).read_text(encoding="utf-8")
         record = run_text(workshop, text, Path(name).stem)
-        found = analysis.analyse(record, workshop.confidence)
-        sessions = Sessions(record, found.experiment.deadlines_ns)
-        workshop.measured[name] = Measured(record, found, sessions)
+        look, least = workshop.look, record.plan.min_blocks
+        # A later look may have been interrupted: what it measured is not this one's.
+        until = math.inf if look is None else look.blocks(least)
+        trials = [trial for trial in record.trials() if trial.block < until]
+        found = analysis.analyse(record, workshop.confidence, trials)
+        workshop.measured[name] = Measured(record, found, found.sessions)
     return workshop.measured[name]
 
 

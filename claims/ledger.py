@@ -65,6 +65,7 @@ def keep(
         "when": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": commit,
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "wanted": claim.wanted,
         "subjects": dict(made_by),
         **result.as_json(),
     }
@@ -135,6 +136,8 @@ def _standing(home: Path, claim: Claim) -> _Standing:
     if entry is None:
         return _Standing(claim, None, "not measured yet")
     why = entry.get("pending") or _since(home, claim, entry.get("subjects", {}))
+    if why is None and entry.get("wanted", claim.wanted) != claim.wanted:
+        why = "something else was wanted of it then"
     return _Standing(claim, entry, why)
 
 

@@ -12,8 +12,10 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from claims import ledger
 from claims.checking import Claim, Look, Result, Workshop
-from tare import units
+from claims.subjects import digests
+from tare import machine, units
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, Kept
 
@@ -49,22 +51,15 @@ def decide(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> Result
         folder: keeps what was measured; a call that finds it goes on with it.
 
     Raises:
-        UsageError: no blocks can be added, or an earlier call fixed its looks otherwise.
+        UsageError: no blocks can be added, or an earlier call fixed its looks otherwise, or what
+            it measured was of another machine, or made by something else.
     """
     if not claim.grows:
         raise UsageError(
             f"no blocks can be added to what {claim.id} measures",
             "check it without --until-decided",
         )
-    planned = json.dumps({"looks": LOOKS, "blocks at most": most.blocks})
-    plan = folder / "looks.json"
-    if plan.exists() and plan.read_text() != planned:
-        raise UsageError(
-            f"the looks at {claim.id} were fixed before the first: {plan.read_text()}",
-            f"give the same --at-most, or remove {folder} and begin again",
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    plan.write_text(planned)
+    _go_on(claim, workshop, most, folder)
     began = time.monotonic()
     for number in range(1, LOOKS + 1):
         start = time.monotonic()
@@ -74,3 +69,27 @@ def decide(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> Result
         if result.verdict is not Kept.INCONCLUSIVE or start + 2 * took - began > most.seconds:
             break
     return replace(result, data={**result.data, "looks": [number, LOOKS]})
+
+
+def _go_on(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> None:
+    """Fix the looks at a claim, or find them fixed as now, at what the claim is made by now."""
+    asked = {"looks": LOOKS, "blocks at most": most.blocks}
+    made_by = digests(workshop.home, ledger.subjects(claim))
+    here = machine.fingerprint(workshop.programs)
+    kept = folder / "looks.json"
+    if not kept.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"asked": asked, "made by": made_by, "machine": here}))
+        return
+    found = json.loads(kept.read_bytes())
+    if found.get("asked") != asked:
+        raise UsageError(
+            f"the looks at {claim.id} were fixed before the first: {found.get('asked')}",
+            f"give the same --at-most, or remove {folder} and begin again",
+        )
+    changed = [room for room, digest in made_by.items() if found["made by"].get(room) != digest]
+    if changed := changed + machine.changed(found["machine"], here, ()):
+        raise UsageError(
+            f"no blocks can be added to {folder}: since it began, {', '.join(changed)} changed",
+            f"remove {folder}, and begin again",
+        )

@@ -130,7 +130,7 @@ def interleave(
                 for name, ns in {name: arms[name](site, inside) for name in names}.items():
                     found[name].append(ns)
                 kept.write_text(json.dumps(found))
-    return found
+    return {name: values[:blocks] for name, values in found.items()}
 
 
 def beside_peers(

@@ -31,7 +31,12 @@ def jobs(workshop: Workshop) -> Found:
         f"{sums['ended']} jobs ended and {sums['killed']} were killed, {sums['limit']} of these at"
         f" their limit and the others by the SIGTERM before it: {sums['wrong']} files wrong"
     )
-    return Found(figure, found, counted=Kept.counted(sums["wrong"] == 0))
+    counted = Kept.counted(sums["wrong"] == 0)
+    # A program without an oracle, as plain MPI's own runs differ, is no job that was judged.
+    whole = sums["ended"] == _ENDED * len(_MPIS) and sums["limit"] > 0
+    if counted is Kept.HOLDS and not whole:
+        counted = Kept.INCONCLUSIVE
+    return Found(figure, found, counted=counted)
 
 
 def _jobs_of(workshop: Workshop, mpi: str) -> dict[str, Any]:

@@ -60,17 +60,26 @@ def test_too_few_crash_points_do_not_hold(tmp_path: Path, points: int, holds: bo
     assert claims.by_id("C6").check(workshop(tmp_path, [], 0, totals=totals)).holds is holds
 
 
-@pytest.mark.parametrize(("wrong", "verdict"), [(0, Kept.HOLDS), (1, Kept.FAILS)])
-def test_one_file_that_is_wrong_breaks_the_claim_of_jobs_under_slurm(
-    tmp_path: Path, wrong: int, verdict: Kept
+@pytest.mark.parametrize(
+    ("ended", "limit", "wrong", "verdict"),
+    [
+        (15, 6, 0, Kept.HOLDS),
+        (15, 6, 1, Kept.FAILS),
+        (14, 6, 0, Kept.INCONCLUSIVE),  # one had nothing to be held against
+        (15, 0, 0, Kept.INCONCLUSIVE),
+    ],
+)
+def test_jobs_under_slurm_keep_their_claim_where_all_were_judged_and_no_file_is_wrong(
+    tmp_path: Path, ended: int, limit: int, wrong: int, verdict: Kept
 ) -> None:
     script = tmp_path / "nvio/conformance/slurm.py"
     script.parent.mkdir(parents=True)
-    said = f"15 jobs ended, 10 were killed (6 at their limit), {wrong} files wrong"
+    said = f"{ended} jobs ended, 10 were killed ({limit} at their limit), {wrong} files wrong"
     script.write_text(f"import sys\nprint({said!r})\nsys.exit({min(wrong, 1)})\n")
     found = claims.by_id("C11").check(Workshop(*[tmp_path] * 4, lambda _: None))
     assert found.verdict is verdict
-    assert "30 jobs ended and 20 were killed, 12 of these at their limit" in found.figure
+    told = f"{2 * ended} jobs ended and 20 were killed, {2 * limit} of these at their limit"
+    assert told in found.figure
 
 
 def test_where_there_is_no_slurm_its_claim_says_what_is_missing(tmp_path: Path) -> None:

@@ -12,7 +12,18 @@ import pytest
 from typer.testing import CliRunner
 
 import claims
-from claims import Claim, Found, Result, Workshop, instrument, judge, ledger, looks
+import records
+from claims import (
+    Claim,
+    Found,
+    Result,
+    Workshop,
+    experiments,
+    instrument,
+    judge,
+    ledger,
+    looks,
+)
 from claims.subjects import SUBJECTS, digests
 from tare import cli, doctor
 from tare.cli import paths
@@ -98,6 +109,30 @@ def test_looks_that_were_fixed_are_not_fixed_anew(tmp_path: Path):
     with pytest.raises(UsageError, match="fixed before the first"):
         looks.decide(growing.claim, WORKSHOP, looks.Most.of("80"), tmp_path / "A1")
     looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), tmp_path / "A1")  # the same go on
+
+
+def test_no_blocks_are_added_to_what_something_else_was_measured_by(tmp_path: Path):
+    growing, source = Growing(1.05), tmp_path / "echo/ask.cc"
+    source.parent.mkdir()
+    source.write_text("1")
+    workshop = replace(WORKSHOP, home=tmp_path)
+    looks.decide(growing.claim, workshop, looks.Most.of("20"), tmp_path / "A1")
+    source.write_text("2")
+    with pytest.raises(UsageError, match="since it began, echo changed"):
+        looks.decide(growing.claim, workshop, looks.Most.of("20"), tmp_path / "A1")
+
+
+def test_a_look_judges_its_own_blocks_though_a_later_one_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = (Path(claims.__file__).parents[1] / "experiments/quickstart.yaml").read_text()
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments/x.yaml").write_text(text)
+    made = records.make(tmp_path / "r", records.Recipe(blocks=11, requests=50), text)
+    monkeypatch.setattr(experiments, "run_text", lambda *_: made)
+    workshop = replace(WORKSHOP, home=tmp_path, look=looks.Look(1, None), measured={})
+    found = experiments.run_shipped(workshop, "x.yaml")
+    assert {trial.block for trial in found.analysis.trials} == set(range(made.plan.min_blocks))
 
 
 def test_blocks_are_not_added_where_there_are_none(tmp_path: Path):
@@ -199,6 +234,8 @@ def test_a_result_is_pending_once_what_it_was_made_by_has_changed(tmp_path: Path
         tmp_path, holds=True, subjects=measured
     )
     source.write_text("1")
+    other = drawn(tmp_path, holds=True, subjects=measured, wanted="upper end at most 1.2")
+    assert "*pending*: something else was wanted of it then." in other
     source.rename(tmp_path / "echo/asking.cc")
     assert "*pending*: echo changed since. Last *holds* at " in drawn(
         tmp_path, holds=True, subjects=measured
