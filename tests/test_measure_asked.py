@@ -147,6 +147,22 @@ def test_numbers_and_expectations_are_read() -> None:
     assert laid_out(found).workload.statistics["qps"].unit == "1/s"
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "said"),
+    [
+        ("expect", ["output ^a$", "output ^b$"], "--expect: output is given twice"),
+        ("expect", [f"a sha256:{'0' * 64}", f"b sha256:{'1' * 64}"], "--expect: file is given"),
+        ("read", ["a=x", "a=y"], "--read: a is given twice"),
+        ("parameters", ["t=1,2", "t=4"], "--parameter: t is given twice"),
+    ],
+)
+def test_what_is_given_twice_is_not_dropped_in_silence(
+    option: str, given: list[str], said: str
+) -> None:
+    with pytest.raises(UsageError, match=said):
+        asked("app {t}", **{option: given}).document()
+
+
 def test_only_an_unusual_path_goes_along() -> None:
     assert variables(["A=b c"], {"PATH": PATH}) == "'A=b c'"
     assert variables([], {"PATH": "/opt/bin"}) == "PATH=/opt/bin"

@@ -6,16 +6,18 @@ import io
 import re
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
 
 from tare.command import PATH, shell_line
 from tare.errors import Fault, FaultyFileError, UsageError
+
+_T = TypeVar("_T")
 
 _TRAILING = ("--parameter", "-P")
 _BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
@@ -69,7 +71,7 @@ class Asked:
         """
         words, trailing = _parted(self.command)
         commands = _named(_line(words), [_against(one, words) for one in self.against])
-        parameters = dict(_parameter(one) for one in (*self.parameters, *trailing))
+        parameters = _once("--parameter", map(_parameter, (*self.parameters, *trailing)))
         for name in parameters:
             if name in self.factors or name in ("environment", "command"):
                 raise UsageError(f"--parameter {name}: that is a factor", "choose another name")
@@ -84,7 +86,7 @@ class Asked:
             "factors": factors,
             "baseline": base,
             "a_a": [first | base],
-            "session": {**self.session, **_expected(self.expect)},
+            "session": {**self.session, **_once("--expect", map(_expected, self.expect))},
             "blocks": dict(_BLOCKS),
         }
         if self.margin is not None:
@@ -96,7 +98,7 @@ class Asked:
         elif self.blocks is not None:
             document["blocks"] |= {"min": self.blocks, "max": self.blocks}
         if self.read:
-            document["read"] = dict(_reading(one) for one in self.read)
+            document["read"] = _once("--read", map(_reading, self.read))
         if self.statistic is not None:
             document["statistic"] = self.statistic
         if self.polite is not None:
@@ -255,20 +257,26 @@ def _reading(text: str) -> tuple[str, dict[str, str]]:
     return name, found | ({"unit": unit} if unit else {}) | ({"better": better} if better else {})
 
 
-def _expected(clauses: Sequence[str]) -> dict[str, str]:
-    found = {}
-    for clause in clauses:
-        kind, _, rest = clause.partition(" ")
-        if kind in ("exit", "output") and rest:
-            found[f"expect_{kind}"] = rest
-        elif " sha256:" in clause:
-            found["expect_file"] = clause
-        else:
-            raise UsageError(
-                f"cannot read --expect {clause!r}",
-                "write 'exit 3', 'output REGEX' or 'FILE sha256:HEX'",
-            )
-    return found
+def _expected(clause: str) -> tuple[str, str]:
+    kind, _, rest = clause.partition(" ")
+    if kind in ("exit", "output") and rest:
+        return f"expect_{kind}", rest
+    if " sha256:" in clause:
+        return "expect_file", clause
+    raise UsageError(
+        f"cannot read --expect {clause!r}", "write 'exit 3', 'output REGEX' or 'FILE sha256:HEX'"
+    )
+
+
+def _once(option: str, found: Iterable[tuple[str, _T]]) -> dict[str, _T]:
+    """What was given by name; of two with one name, the first would be dropped in silence."""
+    named: dict[str, _T] = {}
+    for name, value in found:
+        if name in named:
+            what = name.removeprefix("expect_")
+            raise UsageError(f"{option}: {what} is given twice", "leave one of them out")
+        named[name] = value
+    return named
 
 
 def _baseline(factors: Mapping[str, Any]) -> dict[str, str]:
