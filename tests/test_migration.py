@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import lzma
 import random
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,14 +18,17 @@ from hypothesis import strategies as st
 
 from tare.analysis.questions import Question
 from tare.cell import Cell
-from tare.errors import UsageError
+from tare.errors import TrialError, UsageError
+from tare.guests.monitor import Event
 from tare.plan import Comparison
 from tare.stats import paired_ratio
 from tare.told import Told
-from tare.workloads.migration import WORKLOAD, arms, load, rows, usage
+from tare.workloads.migration import WORKLOAD, arms, ksm, load, rows, usage
 from tare.workloads.migration.beside import Throughput
-from tare.workloads.migration.journey import Journey
+from tare.workloads.migration.journey import Journey, travel
+from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
+from tare.workloads.migration.testbed import Bed
 
 LEVELS = MigrationLevels.defaults()
 SESSION = MigrationSettings.defaults()
@@ -165,6 +170,70 @@ def test_the_parts_of_a_migration_sum_to_the_whole(gaps, iterations):
     assert journey.downtime == 5
 
 
+class _Restless:
+    """A guest whose migration goes from pass to pass."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def forget_events(self) -> None: ...
+
+    def ask(self, what: str, **_: str) -> None:
+        self.asked.append(what)
+
+    def event(self, _timeout_s: float) -> Event:
+        return Event("MIGRATION_PASS", {}, 1)
+
+
+def test_a_migration_that_does_not_converge_is_cancelled_in_time() -> None:
+    source: Any = _Restless()
+    with pytest.raises(TrialError, match=r"did not end within 0.05 s"):
+        travel(source, source, "unix:x", 0.05)
+    assert source.asked == ["migrate", "migrate_cancel"]
+
+
+def test_however_much_a_load_was_answered_its_report_has_short_lines() -> None:
+    guest = load.LoadedGuest("web", "10.0.0.2", random.Random(1))
+    guest.done, guest.failed = list(range(25_000)), 3
+    lines = [json.dumps(event) for event in load.report([guest])]
+    assert max(map(len, lines)) < 1 << 20
+    bed: Any = SimpleNamespace(load=_Telling(lines))
+    assert Bed.answers(bed) == {"web": {"done": list(range(25_000)), "failed": 3}}
+    bed = SimpleNamespace(load=_Telling([json.dumps(event) for event in load.report([guest])]))
+    assert Bed.answers(bed) == {"web": {"done": [], "failed": 0}}
+
+
+class _Telling:
+    def __init__(self, lines: list[str]) -> None:
+        self._lines = iter(lines)
+
+    def tell(self, line: str) -> None:
+        assert line == "report"
+
+    def event(self, _timeout_s: float) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(next(self._lines))
+        return found
+
+
+def test_ksm_that_has_not_seen_all_memory_is_no_ksm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "full_scans").write_text("7\n")
+    monkeypatch.setattr(ksm, "_ROOT", tmp_path)
+    monkeypatch.setattr(ksm, "_TIMEOUT_S", 0.01)
+    with pytest.raises(TrialError, match="not seen all memory twice"):
+        ksm._wait_for_scans()
+
+
+def test_what_pageshare_passed_on_unread_is_no_migration_through_it(tmp_path: Path) -> None:
+    told = {"error": None, "verbatim": "main: RAM word 0x400", "verbatim_bytes": 1 << 30}
+    for role in ("send", "receive"):
+        (tmp_path / f"{role}.json").write_text(json.dumps(told) + "\n")
+    proxies: Any = SimpleNamespace(_scratch=tmp_path, _sender=None, _receiver=None)
+    with pytest.raises(TrialError, match=r"unread.*RAM word 0x400"):
+        Proxies.records(proxies)
+
+
 class _Answering:
     """A bed whose load was answered at known times."""
 
@@ -245,7 +314,8 @@ def test_the_load_counts_a_guest_that_is_not_there_as_failed():
 
     asyncio.run(load._ask(refused, target, 1))
     assert (target.done, target.failed) == ([], 1)
-    assert load._report([target])["guests"] == {"stays": {"done": [], "failed": 1}}
+    part, _ = load.report([target])
+    assert part == {"event": "part", "guest": "stays", "done": [], "failed": 1}
     assert target.failed == 0
 
 

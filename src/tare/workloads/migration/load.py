@@ -2,7 +2,7 @@
 
 Open loop: a schedule decides when each request is sent, whatever became of those before, so that a
 guest that stands still does not slow its load down. It answers `report` on its standard input with
-the times at which requests were answered since the last report.
+the times at which requests were answered since the last report, in parts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 _TIMEOUT_S = 5.0
@@ -28,6 +28,8 @@ _BASKET, _ARTICLES = 8, 10**6
 _READS = 0.9
 """Share of reads among requests to memcached: memaslap's default."""
 _BATCH = 200
+_TOLD = 10_000
+"""Times in a line of a report."""
 
 Request = Callable[["LoadedGuest", int], Awaitable[bool]]
 
@@ -138,11 +140,15 @@ async def _press(request: Request, guest: LoadedGuest, rate: float) -> None:
         task.add_done_callback(waiting.discard)
 
 
-def _report(guests: list[LoadedGuest]) -> dict[str, object]:
-    found = {t.name: {"done": t.done, "failed": t.failed} for t in guests}
+def report(guests: list[LoadedGuest]) -> Iterator[dict[str, object]]:
+    """Events of what was answered since the last report: a line has an end, a load has none."""
     for guest in guests:
+        done, failed = guest.done, guest.failed
         guest.done, guest.failed = [], 0
-    return {"event": "report", "guests": found}
+        for first in range(0, max(len(done), 1), _TOLD):
+            part = {"done": done[first : first + _TOLD], "failed": 0 if first else failed}
+            yield {"event": "part", "guest": guest.name, **part}
+    yield {"event": "report"}
 
 
 async def _run(kind: str, guests: list[LoadedGuest], rate: float) -> None:
@@ -154,7 +160,8 @@ async def _run(kind: str, guests: list[LoadedGuest], rate: float) -> None:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
     _say({"event": "ready"})
     while await lines.readline():
-        _say(_report(guests))
+        for event in report(guests):
+            _say(event)
     for press in presses:
         press.cancel()
 

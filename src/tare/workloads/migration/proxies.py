@@ -140,6 +140,12 @@ class Proxies(Stepwise):
             found[role] = json.loads(path.read_text().splitlines()[0])
             if found[role]["error"]:
                 raise TrialError(f"`pageshare {role}` failed: {found[role]['error']}")
+            if found[role]["verbatim_bytes"]:
+                raise TrialError(
+                    f"`pageshare {role}` passed pages on unread, which is no migration through it:"
+                    f" {found[role]['verbatim']}",
+                    "docs/pageshare/trouble.md tells what hides pages",
+                )
         return found
 
     def last_words(self) -> str:

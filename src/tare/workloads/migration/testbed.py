@@ -225,7 +225,11 @@ class Bed:
         if self.load is None:
             return {}
         self.load.tell("report")
-        found: dict[str, Any] = self.load.event(_REPORT_TIMEOUT_S)["guests"]
+        found: dict[str, Any] = {}
+        while (part := self.load.event(_REPORT_TIMEOUT_S))["event"] == "part":
+            guest = found.setdefault(part["guest"], {"done": [], "failed": 0})
+            guest["done"] += part["done"]
+            guest["failed"] += part["failed"]
         return found
 
     def _lay(self, stack: ExitStack) -> None:
