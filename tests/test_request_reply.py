@@ -90,6 +90,18 @@ def test_only_a_guest_of_qemu_is_made_of_anything():
     assert not names & {"vcpus", "memory", "machine", "accelerator"}
 
 
+def test_a_session_takes_as_long_as_its_payload_takes_on_the_link_and_its_clients_together():
+    nowhere: Any = None
+    large = LEVELS.but(transport="tcp", payload="1 MiB", link="100 Mbit/s")
+    way_s = 2 * 8 * (1 << 20) / 100e6
+    assert WORKLOAD.seconds(large, SESSION) > 1000 * way_s
+    assert EchoBench(nowhere, nowhere, SESSION).longest(large) > 1000 * way_s
+    patient = EchoBench(nowhere, nowhere, SESSION.but(timeout="10 s"))
+    assert patient.longest(LEVELS) > 1000 * 0.01 * 10
+    many = WORKLOAD.seconds(LEVELS.but(clients="64"), SESSION)
+    assert many > 10 * WORKLOAD.seconds(LEVELS, SESSION)
+
+
 def test_a_schedule_makes_a_session_as_long_as_it_says():
     slow = LEVELS.but(mode="open 10/s")
     assert WORKLOAD.seconds(slow, SESSION) >= 1000 / 10

@@ -47,6 +47,14 @@ def test_lines_are_levels_and_what_stands_at_the_top_is_of_the_session() -> None
     assert plan.make(again, 1).cells == laid_out.cells
 
 
+def test_a_shell_splits_its_lines_itself() -> None:
+    lines = {"new": "# don't stop\n./new", "old": "cat <<'E'\nit's\nE"}
+    asked = parsed(server=lines, session={"shell": "sh"}, factors={"size": "10"})
+    assert asked.server == lines
+    with pytest.raises(UsageError, match=r"without a `shell`"):
+        parsed(server=lines)
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [

@@ -41,6 +41,14 @@ IPERF3 = {
 }
 
 
+@pytest.mark.parametrize("seconds", [1, 3, 120, 86_400])
+def test_iperf3_is_asked_for_no_more_intervals_than_can_be_told(seconds: int) -> None:
+    each = float(network.told(seconds)[1])
+    assert 0.1 <= each <= 60.0  # what it takes
+    assert seconds / each <= 1440
+    assert seconds > 24_000 or seconds / each <= 400.1
+
+
 def rate_of(workload: object, kind: str, method: str, said: str) -> float:
     return float(workload.classes[kind].methods[method].rate(said))  # type: ignore[attr-defined]
 

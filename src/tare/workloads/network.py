@@ -35,7 +35,8 @@ _PORTS: Mapping[Party, int] = {"host": 5201, "guest": 5202}
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 10.0
 _SLACK_S = 60.0
-_EACH_TENTH = ("--interval", "0.1", "--json")
+_MOST_INTERVALS = 400
+"""That one side tells: what the other end of a meeting is told is bounded (probe/meet.cc)."""
 _EDGE_S = 0.2
 """Left out on either side of the overlap: connecting, and what is told only at the end."""
 _LEAST_OVERLAP = 0.9
@@ -171,11 +172,21 @@ class _Sent:
     command: str
 
 
+def told(seconds: int) -> tuple[str, ...]:
+    """How iperf3 is to tell of its intervals: 0.1 s to 60 s are what it takes."""
+    each = min(60.0, max(0.1, seconds / _MOST_INTERVALS))
+    return "--interval", f"{each:g}", "--json"
+
+
 class _Side:
     """One of the two: where it runs, and where it sends to."""
 
-    def __init__(self, party: Party, levels: NetworkLevels, site: Site, inside: Inside) -> None:
+    def __init__(
+        self, party: Party, levels: NetworkLevels, seconds: int, site: Site, inside: Inside
+    ) -> None:
         self.party: Party = party
+        self._seconds = seconds
+        self._told = told(seconds)
         self._tool = levels.tool
         self._site = site
         self._inside = inside
@@ -206,7 +217,7 @@ class _Side:
     def listener(self) -> Iterator[ServerProcess]:
         """Hold what it sends to; entered, it listens."""
         argv: tuple[str, ...] = (
-            "iperf3", "--server", "--port", str(self.port), "-4", *_EACH_TENTH,
+            "iperf3", "--server", "--port", str(self.port), "-4", *self._told,
         )  # fmt: skip
         if self._tool == "dd-nc":
             argv = ("sh", "-c", f"exec nc.openbsd -4lk {self.port} >/dev/null")
@@ -235,12 +246,13 @@ class _Side:
                 return
         raise TrialError(f"the {self.party}'s listener did not listen on port {self.port}")
 
-    def sender(self, seconds: int) -> tuple[str, ...]:
+    def sender(self) -> tuple[str, ...]:
         """Return what sends."""
+        seconds = self._seconds
         if self._tool == "iperf3":
             return (
                 "iperf3", "--client", self.address, "--port", str(self.port), "-4",
-                "--time", str(seconds), *_EACH_TENTH, "--get-server-output",
+                "--time", str(seconds), *self._told, "--get-server-output",
             )  # fmt: skip
         # dd tells what it wrote when it is interrupted once: hence --foreground. By path, since
         # some shells have one of their own.
@@ -265,7 +277,7 @@ def _send(
     inside: Inside,
 ) -> dict[Party, _Sent]:
     """Have these sides send at once."""
-    sides = [_Side(party, levels, site, inside) for party in parties]
+    sides = [_Side(party, levels, seconds, site, inside) for party in parties]
     with ExitStack() as stack:
         for side in sides:
             stack.enter_context(side.listener())
@@ -274,7 +286,7 @@ def _send(
         meeting = stack.enter_context(Meeting(site))
         senders = []
         for side in sides:
-            sender = stack.enter_context(side.start(meeting.command(side.sender(seconds))))
+            sender = stack.enter_context(side.start(meeting.command(side.sender())))
             meeting.arrived(sender)
             senders.append(sender)
         before = _layer_ns(anchor)
@@ -289,7 +301,7 @@ def _send(
             run,
             window,
             layer_ns if side.party == "guest" else 0,
-            " ".join(side.sender(seconds)),
+            " ".join(side.sender()),
         )
         for side, run in zip(sides, runs, strict=True)
     }

@@ -199,11 +199,12 @@ class EchoBench(Bench[EchoLevels, EchoSettings]):
     def longest(self, levels: EchoLevels) -> float:
         """Seconds after which a client that says nothing is given up.
 
-        Every request may take its work and its timeout once in a hundred; what is slower than that
-        is not a response time but a hang.
+        Every request may take its work, its way, and its timeout once in a hundred; what is slower
+        than that is not a response time but a hang.
         """
         requests = self.settings.requests + self.settings.warmup
-        each = max(20e-3 + levels.server_work / 1e9, 0 if levels.mode is None else 1 / levels.mode)
+        each = max(20e-3, self.settings.timeout / 1e11) + levels.server_work / 1e9 + _way_s(levels)
+        each = max(each, 0 if levels.mode is None else 1 / levels.mode)
         return _AGENT_SLACK_S + requests * levels.clients * each
 
 
@@ -299,11 +300,18 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
     def seconds(self, levels: EchoLevels, settings: EchoSettings) -> float:
         """Expected duration of a trial."""
         row, transport = environments.row(levels.environment), levels.transport
-        each = row.request_s * transport.times + levels.server_work / 1e9
+        each = row.request_s * transport.times + levels.server_work / 1e9 + _way_s(levels)
+        # Clients share the processors and the wire; a schedule is each one's own.
+        each *= levels.clients
         if levels.mode is not None:
             each = max(each, 1 / levels.mode)
         start = row.session_s + transport.start_s
         return start + (settings.requests + settings.warmup) * each
+
+
+def _way_s(levels: EchoLevels) -> float:
+    """Seconds of a payload on a link with a rate, both ways."""
+    return 2 * 8 * levels.payload / levels.link if levels.link else 0.0
 
 
 WORKLOAD = RequestReply()

@@ -108,10 +108,13 @@ class Asked:
         elif not line.strip():
             self._say(path, f"has to be a command line, not {shown(written)}")
         else:
-            try:
-                shlex.split(line)
-            except ValueError as error:
-                self._say(path, f"cannot be split into words: {str(error).lower()}")
+            session = self.content.get("session")
+            if not (isinstance(session, Mapping) and session.get("shell")):  # which splits it
+                try:
+                    shlex.split(line)
+                except ValueError as error:
+                    why = f"cannot be split into words ({str(error).lower()}) without a `shell`"
+                    self._say(path, why)
             self.lines[factor][name] = line
 
     def _parameters(self, factors: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:

@@ -94,7 +94,7 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             consumed = server.consumed_ns() - consumed
             now("ending")
         # Where a child that nobody waited for has ended, its time is in the first count alone.
-        counted = {_CPU: float(consumed)} if consumed >= 0 else {}
+        counted = {_CPU: consumed / len(session.executions)} if consumed >= 0 else {}
         return Measurement(
             values=self.values(session, **counted),
             counters=session.counters(),
@@ -167,8 +167,8 @@ class Service(Executing[ServiceLevels]):
     measured: ClassVar[Mapping[str, Statistic]] = {
         **_OF_THE_CLIENT,
         _CPU: Statistic(
-            "processor time of the server and its children while the client ran, as the kernel that"
-            " runs it counts, in ticks of 10 ms"
+            "processor time of the server and its children for each run of the client, as the"
+            " kernel that runs it counts, in ticks of 10 ms"
         ),
     }
     fields = ("server", "client", "read", *AT_THE_TOP)
