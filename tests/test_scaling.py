@@ -12,8 +12,6 @@ from tare.machine import Fingerprint
 from tare.record import Trial
 from tare.workloads.mpi_io_scaling import VERTICES, Scaling, scaling
 
-FINGERPRINT = Fingerprint.model_validate({"cpu": {"usable": 2}})
-
 
 def cell(cache: str, ranks: str, vertices: str = "2000") -> Cell:
     levels = {"cache": cache, "ranks": ranks, "vertices": vertices, "power": "2", "pattern": "rows"}
@@ -27,14 +25,15 @@ def trial(cell_id: str, block: int, **values: float) -> Trial:
     )  # fmt: skip
 
 
-def filled(*cells: Cell) -> Scaling | None:
+def filled(*cells: Cell, processors: int = 2) -> Scaling | None:
     trials = [
         trial(c.id, block, read=0.02, write=0.02, io=8.0, close=0.5, compute=0.25)
         for c in cells
         for block in range(3)
     ]
     views = [SimpleNamespace(cell=c) for c in cells]
-    result = SimpleNamespace(cells=views, trials=trials, fingerprint=FINGERPRINT)
+    machine = Fingerprint.model_validate({"cpu": {"usable": processors}})
+    result = SimpleNamespace(cells=views, trials=trials, fingerprint=machine)
     return scaling(cast("Any", result))
 
 
@@ -45,6 +44,13 @@ def test_a_run_fills_in_the_model() -> None:
     assert found.call_s == pytest.approx(0.04 * 4 / 16000)
     assert found.multiply_s == pytest.approx(0.25 * 2 * 10**3)  # ten times the side
     assert found.write_back_s == pytest.approx(0.5 * 10**2)
+
+
+@pytest.mark.parametrize(("ranks", "busy"), [("1", 16), ("4", 16), ("9", 9), ("32", 16)])
+def test_as_many_processors_multiply_as_the_ranks_have_threads(ranks: str, busy: int) -> None:
+    found = filled(cell("plain", ranks), cell("nvio nodes=2", "4"), processors=16)
+    assert found is not None
+    assert found.multiply_s == pytest.approx(0.25 * busy * 10**3)
 
 
 def test_plain_calls_meet_at_one_place_and_those_of_nvio_do_not() -> None:

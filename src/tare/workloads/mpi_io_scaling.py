@@ -73,13 +73,15 @@ def scaling(found: Findings) -> Scaling | None:
     of_spread = [t for t in measured if t.cell == spread.id]
     if not of_plain or not of_spread:
         return None
+    # Ranks take turns on the processors; of more, each computes with a whole share (walks/team.cc).
+    at_once = plain.levels.read(MpiLevels.ranks)
+    busy = min(processors, at_once * max(1, processors // at_once))
     grown = VERTICES / spread.levels.read(MpiLevels.vertices)
     ranks = spread.levels.read(MpiLevels.ranks)
     calls_ns = ((t.values["read"] + t.values["write"]) * ranks / t.counters["calls"]
                 for t in of_spread)  # fmt: skip
     return Scaling(
-        # Ranks take turns on the processors: all of them are busy for as long as each multiplies.
-        multiply_s=median(_S * t.values["compute"] * processors for t in of_plain) * grown**3,
+        multiply_s=median(_S * t.values["compute"] * busy for t in of_plain) * grown**3,
         served_per_s=median(t.counters["calls"] / (_S * t.values["io"]) for t in of_plain),
         call_s=_S * median(calls_ns),
         write_back_s=_S * median(t.values.get("close", 0.0) for t in of_spread) * grown**2,
