@@ -142,50 +142,41 @@ $(STAMPS)/packages: setup/packages $(wildcard setup/apt/*.txt) $(STAMPS)/first
 	@setup/packages
 	@touch $@
 
+# What a mirror does not have now (exit code 4) is looked for again by the next make.
+IF_HAD = && touch $@ || (($$? == 4))
+
 $(STAMPS)/qemu-newer: setup/qemu-newer setup/unpack $(STAMPS)/packages
-	@setup/qemu-newer build/qemu-newer
-	@touch $@
+	@setup/qemu-newer build/qemu-newer $(IF_HAD)
 
 $(STAMPS)/sshd: setup/sshd setup/unpack $(STAMPS)/packages
-	@setup/sshd build/sshd
-	@touch $@
+	@setup/sshd build/sshd $(IF_HAD)
 
 $(STAMPS)/uml-newer: setup/uml-newer setup/unpack $(STAMPS)/packages
-	@cache=$${XDG_CACHE_HOME:-$$HOME/.cache}; test $$(id -u) -ne 0 || cache=/var/cache; setup/uml-newer "$$cache/tare/uml"
-	@touch $@
+	@cache=$${XDG_CACHE_HOME:-$$HOME/.cache}; test $$(id -u) -ne 0 || cache=/var/cache; setup/uml-newer "$$cache/tare/uml" $(IF_HAD)
 
 $(STAMPS)/go: setup/go setup/unpack $(STAMPS)/packages
-	@setup/go "$${XDG_CACHE_HOME:-$$HOME/.cache}/tare/go"
-	@touch $@
+	@setup/go "$${XDG_CACHE_HOME:-$$HOME/.cache}/tare/go" $(IF_HAD)
 
 # Not compiled ahead: of what is installed a run imports a part, and compiles that.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
 
+# One that was not finished has no pip.
+INSTALLED = echo "setup: installing the Python packages of $< into $(VENV)" && $(PIP) --require-hashes -r $<
+
 $(STAMPS)/venv: requirements.lock pyproject.toml $(STAMPS)/first
-	@echo "setup: installing the Python packages of requirements.lock into $(VENV)"
-	@test -x $(BIN)/python || python3 -m venv $(VENV)
-	@$(PIP) --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || python3 -m venv --clear $(VENV)
+	@$(INSTALLED)
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(STAMPS)/venv-dev: requirements-dev.lock $(STAMPS)/venv
-	@echo "setup: installing the Python packages of requirements-dev.lock into $(VENV)"
-	@$(PIP) --require-hashes -r requirements-dev.lock
-	@touch $@
-
-$(STAMPS)/venv-docs: requirements-docs.lock $(STAMPS)/venv-dev
-	@echo "setup: installing the Python packages of requirements-docs.lock into $(VENV)"
-	@$(PIP) --require-hashes -r requirements-docs.lock
-	@touch $@
-
-$(STAMPS)/venv-packages: requirements-packages.lock $(STAMPS)/venv-dev
-	@echo "setup: installing the Python packages of requirements-packages.lock into $(VENV)"
-	@$(PIP) --require-hashes -r requirements-packages.lock
+$(STAMPS)/venv-dev: $(STAMPS)/venv
+$(STAMPS)/venv-docs $(STAMPS)/venv-packages: $(STAMPS)/venv-dev
+$(STAMPS)/venv-%: requirements-%.lock
+	@$(INSTALLED)
 	@touch $@
 
 $(STAMPS)/runsc: setup/runsc src/tare/environments/gvisor.py $(STAMPS)/venv $(STAMPS)/go
-	@$(BIN)/python setup/runsc
-	@touch $@
+	@$(BIN)/python setup/runsc $(IF_HAD)
 
 $(STAMPS)/guest-kernel: setup/guest-kernel $(STAMPS)/venv $(STAMPS)/packages
 	@$(BIN)/python setup/guest-kernel build/guest-kernel

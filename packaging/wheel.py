@@ -10,7 +10,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class Shipped(BuildHookInterface):  # type: ignore[type-arg]
-    """Hatchling's hook; `packaging/build` says where they are staged."""
+    """Hatchling's hook; `packaging/pack` says where they are staged."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Add what is staged, and say of which machine it is; a checkout needs neither."""

@@ -55,6 +55,18 @@ def test_two_builds_are_equal_byte_for_byte(packed: tuple[Path, Path]) -> None:
     assert sorted(name.split("_")[0] for name in first) == sorted(("tare", *PACKAGES))
 
 
+def test_a_daemon_outlives_an_upgrade_and_no_removal(
+    packed: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """As debhelper writes it for what was enabled by hand: stopped before, it stayed so."""
+    (file,) = (packed[0] / "dist").glob("pageshare_*.deb")
+    subprocess.run(["dpkg-deb", "--control", file, tmp_path], check=True, timeout=60)
+    scripts = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert "stop" not in scripts.get("preinst", "")
+    assert "try-restart" in scripts["postinst"]
+    assert "deb-systemd-invoke stop pageshare-index.service" in scripts["prerm"]
+
+
 def test_an_sbom_names_what_was_compiled_in(installed: Path) -> None:
     boms = {
         package: json.loads(
