@@ -345,21 +345,55 @@ def test_no_text_of_a_result_commands_the_terminal(tmp_path):
         assert "\x1b" not in said.stdout + said.stderr
 
 
+def on_a_pipe_without_a_reader(argv, stream):
+    there, here = os.pipe()
+    os.close(there)
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: here}
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "tare", *argv], cwd=HOME, text=True, check=False, **kept
+        )
+    finally:
+        os.close(here)
+
+
 def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path):
     a, b = (str(records.make(tmp_path / name).folder) for name in "ab")
     for argv, code in (
         (["list"], Exit.OK), (["schema"], Exit.OK), (["--help"], Exit.OK), (["show", a], Exit.OK),
         (["export", a], Exit.OK), (["compare", a, b, "--fail-on", "slower"], Exit.INCONCLUSIVE),
     ):  # fmt: skip
-        with subprocess.Popen(
-            [sys.executable, "-m", "tare", *argv],
-            cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as running:  # fmt: skip
-            assert running.stdout is not None
-            assert running.stderr is not None
-            running.stdout.close()
-            assert "Traceback" not in running.stderr.read(), argv
-        assert running.returncode == code, argv
+        found = on_a_pipe_without_a_reader(argv, "stdout")
+        assert "Traceback" not in found.stderr, argv
+        assert found.returncode == code, argv
+
+
+NOT_HEARD = [
+    (["show", "/nonexistent"], Exit.USAGE),
+    (["show", "--nonsense"], Exit.USAGE),
+    (["check", "quickstart"], Exit.OK),
+    (["compare", "RESULT", "RESULT", "--fail-on", "slower", "--json"], Exit.INCONCLUSIVE),
+]
+
+
+@pytest.mark.parametrize(("argv", "code"), NOT_HEARD)
+def test_a_standard_error_that_takes_nothing_changes_no_exit_code(tmp_path, argv, code):
+    result = str(records.make(tmp_path / "r").folder)
+    words = [result if word == "RESULT" else word for word in argv]
+    line = [sys.executable, "-m", "tare", *words]
+    assert on_a_pipe_without_a_reader(words, "stderr").returncode == code
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(line, cwd=HOME, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert found.returncode == code
+    closed = ["sh", "-c", f"{shell_line(*line)} 2>&-"]
+    assert subprocess.run(closed, cwd=HOME, stdout=subprocess.PIPE, check=False).returncode == code
+
+
+def test_a_defect_that_cannot_be_told_is_no_verdict_either():
+    broken = "from tare import cli; cli.document.refuse_bytes = None; cli.main()"
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run([sys.executable, "-c", broken], stderr=full, check=False)
+    assert found.returncode == Exit.DEFECT
 
 
 @pytest.mark.parametrize(
