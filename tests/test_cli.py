@@ -63,6 +63,32 @@ def test_a_defect_is_no_verdict():
     assert "please report" in found.stderr
 
 
+def without_capabilities(*words, cwd):
+    """As root, who then reads no more than the files' modes allow."""
+    return subprocess.run(
+        ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-m", "tare", *words],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@needs_root
+@pytest.mark.parametrize("hidden", ["", "plan.json", "trials.ndjson", "environment.json"])
+def test_what_another_user_keeps_to_himself_is_no_defect(tmp_path, hidden):
+    records.make(tmp_path / "results/mine")
+    theirs = records.make(tmp_path / "results/theirs").folder
+    (theirs / hidden).chmod(0)
+    for command in ("show", "report", "export"):
+        found = without_capabilities(command, str(theirs), cwd=tmp_path)
+        assert "Traceback" not in found.stderr
+        assert found.returncode in (Exit.USAGE, Exit.UNAVAILABLE), (command, found)
+        assert "ermission denied" in found.stderr or "is not readable" in found.stderr
+    listed = without_capabilities("list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "results/mine" in listed.stdout
+    if hidden == "trials.ndjson":
+        in_a_line(found, f"tare: cannot read or write {theirs / hidden}: Permission denied")
+
+
 @pytest.mark.parametrize("command", ["run", "show", "new", "list", "report", "compare", "predict"])
 def test_a_name_too_long_for_a_file_is_an_error_in_words(command):
     found = tare(command, "n" * 300, *(["n" * 300] if command == "compare" else []))
