@@ -110,7 +110,7 @@ def reading(analysis: Analysis) -> str:
     """Say what the numbers are, and what all cells share."""
     statistic = wording.statistic_name(analysis.experiment.statistic)
     levels = [
-        f"{name.replace('_', ' ')} {level}".replace(" us", " \N{MICRO SIGN}s")
+        numbers.micro(f"{name.replace('_', ' ')} {level}")
         for name, level in wording.names_of(analysis).constant.items()
         if name not in ("environment", "transport", "mode")
     ]
