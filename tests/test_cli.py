@@ -316,6 +316,24 @@ def test_resuming_takes_nothing_that_it_would_ignore(tmp_path, more):
     in_a_line(found, "--resume goes on with the plan on record")
 
 
+def test_a_summary_of_no_gate_is_refused_before_anything_is_run(tmp_path):
+    record = records.make(tmp_path / "r")
+    (tmp_path / "part.yaml").write_text(SMALL)
+    (tmp_path / "suite.yaml").write_text("title: t\nparts: [part.yaml]\n")
+    for words in (
+        ("--resume", record.folder), (tmp_path / "part.yaml",), (tmp_path / "suite.yaml",)
+    ):  # fmt: skip
+        found = tare("run", *words, "--markdown", tmp_path / "x.md", cwd=tmp_path)
+        assert found.returncode == Exit.USAGE, found.stderr
+        in_a_line(found, "--markdown is a gate's summary, and this is none")
+
+
+def test_a_comparison_is_printed_in_one_format(tmp_path):
+    found = tare("compare", tmp_path, tmp_path, "--json", "--markdown")
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "--json and --markdown are two formats")
+
+
 def test_a_budget_that_is_no_time_is_answered_with_an_example():
     found = tare("run", str(HOME / "experiments/quickstart.yaml"), "--dry-run", "--budget", "soon")
     assert found.returncode == Exit.USAGE

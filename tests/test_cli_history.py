@@ -100,6 +100,7 @@ def test_the_distribution_has_a_row_a_level(folder):
         (["--statistic", "p99"], "are of one cell"),
         (["--since", "yesterday"], "--since takes a date or how long ago"),
         (["--json", "--csv"], "choose one"),
+        (["--cell", "native", "--distribution", "--csv"], "ask for --json"),
         (["--title", "nothing"], "is of title nothing"),
     ],
 )

@@ -15,6 +15,7 @@ from tare.errors import Exit, TareError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tare.analysis import Analysis
     from tare.compare import Versions
     from tare.record import Record
     from tare.suite import SuiteResult
@@ -146,18 +147,33 @@ def _write(page: str, path: Path, result: Path) -> None:
 
 def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     """Draw the page of a result, and print its summary."""
+    from tare import report as reporting  # noqa: PLC0415
+
+    if as_json:
+        printing.show_json(drawn_for_machines(record, out))
+        return
+    found, page = _drawn(record, out)
+    printing.out.print(reporting.summary(found))
+    printing.show(f"result  {record.folder}\nreport  {page}")
+
+
+def drawn_for_machines(record: Record, out: Path | None = None) -> dict[str, Any]:
+    """Draw the page of a result, and return all that it says."""
+    from tare import report as reporting  # noqa: PLC0415
+
+    found, page = _drawn(record, out)
+    said = {"result": str(record.folder), "report": str(page)}
+    return {**said, **reporting.as_json(found)}
+
+
+def _drawn(record: Record, out: Path | None) -> tuple[Analysis, Path]:
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
 
     found = analysis.analyse(record)
     page = out or record.folder / "report.html"
     _write(reporting.render(found), page, record.folder)
-    if as_json:
-        said = {"result": str(record.folder), "report": str(page)}
-        printing.show_json({**said, **reporting.as_json(found)})
-        return
-    printing.out.print(reporting.summary(found))
-    printing.show(f"result  {record.folder}\nreport  {page}")
+    return found, page
 
 
 def compare(
@@ -203,6 +219,8 @@ def compare(
         raise UsageError(f"--fail-on takes slower, faster or different, not {fail_on!r}")
     if len(results) < 2:
         raise UsageError(f"there is nothing to compare {results[0]} with", "name another: A B")
+    if json_ and markdown:
+        raise UsageError("--json and --markdown are two formats", "choose one")
     first, *others = map(sides.runs_of, results)
     found = comparing.compare_all(first, others, across_machines=across_machines)
     if json_:
