@@ -368,6 +368,12 @@ def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path
     assert page.is_file()
 
 
+def test_the_page_of_a_result_where_one_is_names_its_folder(tmp_path):
+    record = records.make(tmp_path / "mine")
+    assert tare("report", ".", cwd=record.folder).returncode == 0
+    assert "<code>tare report mine</code>" in (record.folder / "report.html").read_text()
+
+
 def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
     title = 'title: "[bold]x[/bold] <script>alert(1)</script>"\n'
     text = title + records.EXPERIMENT.partition("\n")[2]

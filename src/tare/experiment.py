@@ -221,6 +221,18 @@ class Experiment(BaseModel):
     seed: int | None = Field(default=None, ge=0, lt=1 << 32, description="Of the order of trials.")
 
     @property
+    def options(self) -> tuple[str, ...]:
+        """What `tare run` is given to run it so: a file need not have what was put on it."""
+        found: tuple[str, ...] = ()
+        if self.gate is not None:
+            found = ("--fail-on", self.gate.fail_on, "--significance", self.gate.significance)
+            found += ("--margin", self.margin)
+        # Shares that are not alike can only be the file's.
+        if self.polite is not None and self.polite.processors == self.polite.memory:
+            found += ("--polite", "--share", self.polite.memory)
+        return found
+
+    @property
     def bounds(self) -> Bounds | None:
         """The most that the run may have of the machine; None without bounds."""
         return self.polite.bounds if self.polite else None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -96,15 +98,19 @@ def report(
 def draw_suite(
     suite: SuiteResult, out: Path | None, pages: Path | None = None, *, as_json: bool
 ) -> None:
-    """Draw the page of every part of a suite and the one over them, and print its summaries."""
+    """Draw the page over a suite, and print its summaries.
+
+    Of every part, too, unless the page goes elsewhere: the result is not written to then.
+    """
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
 
     parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
-    for name, found in parts.items():
+    for name, found in parts.items() if out is None else ():
         _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
     page = out or suite.folder / "report.html"
-    _write(reporting.render_suite(suite, parts), page, suite.folder)
+    way = "" if out is None else quote(f"{os.path.relpath(suite.folder, out.parent)}/")
+    _write(reporting.render_suite(suite, parts, way), page, suite.folder)
     if pages is not None:
         _write_pages(reporting.pages(suite, parts), pages)
     said = {"result": str(suite.folder), "report": str(page)}

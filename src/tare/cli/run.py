@@ -353,8 +353,11 @@ def carry_out(
 
 def _refuse_result(path: Path) -> None:
     if (path / "plan.json").is_file():
+        from tare.record import Record  # noqa: PLC0415 - so that --help is fast
+
+        more = Record(path).experiment.options
         raise UsageError(
             f"{path} is a result, not an experiment file",
             f"go on with it: {shell_line('tare', 'run', '--resume', path)}; do it again:"
-            f" {shell_line('tare', 'run', path / 'experiment.yaml')}",
+            f" {shell_line('tare', 'run', path / 'experiment.yaml', *more)}",
         )
