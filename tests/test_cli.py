@@ -297,6 +297,8 @@ def test_nothing_is_predicted_in_words_and_not_by_an_empty_table(tmp_path):
     assert found.stdout == ""
     in_a_line(found, "has no response to predict in uml")
     in_a_line(found, "tare run predict")
+    page = (HOME / "docs/exit-codes.md").read_text()
+    assert re.search(r"^\| 1 \|.*nothing of what `tare predict` was given", page, re.MULTILINE)
 
 
 def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):

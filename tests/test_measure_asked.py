@@ -169,7 +169,8 @@ def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
         (["--memory", "1Q", "--in", "qemu"], ["--memory: '1Q'"]),
         (["-P", "n=1,2"], ["--parameter n: unknown"]),
         (["--blocks", "1"], ["--blocks: has to be 2 or more"]),
-        (["--polite", "--share", "0.1%"], ["--share: 0.1%"]),
+        (["--polite", "--share", "0.1%"], ["--share: 0.1% is no share to run within: 1 % or more"]),
+        (["--polite", "--share", "100%"], ["--share: '100%' is 100 %, and has to lie"]),
         (["--read", "x=("], ["--read x: is no regular expression"]),
         (
             ["-P", "n=1,2", "--prepare", "echo {n}", "--keep", "out-{n}"],
@@ -191,6 +192,14 @@ def test_what_is_wrong_is_told_by_its_option(typed: list[str], told: list[str]) 
 def test_what_is_wrong_with_all_that_was_typed_is_of_no_option() -> None:
     too_much = FaultyFileError("what was typed", [Fault(1, "", "too much")], "give less")
     assert by_option(too_much) is too_much
+
+
+def test_what_a_file_cannot_hold_is_told_before_anything_is_run() -> None:
+    words = ("--read", "qps:1/s=([0-9]+)", "--statistic", "qps", "--dry-run", "--", "true")
+    found = tare("measure", "--export", "google-benchmark=f.json", *words)
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "a file of Google Benchmark's holds times, and qps is in 1/s")
+    assert tare("measure", "--export", "openmetrics=f.prom", *words).returncode == 0
 
 
 def test_a_search_path_of_many_folders_is_no_level_and_may_be_long() -> None:

@@ -127,8 +127,8 @@ class Polite(BaseModel):
     @classmethod
     def _shares(cls, value: object) -> str:
         text = _share(value)
-        if not 0.01 <= units.fraction(text) <= 1:
-            raise ValueError(f"{text} is no share to run within: between 1 % and 100 %")
+        if units.fraction(text) < 0.01:
+            raise ValueError(f"{text} is no share to run within: 1 % or more, and below 100 %")
         return text
 
     @property

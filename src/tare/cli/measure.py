@@ -262,7 +262,7 @@ def _measure(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
+    from tare import export, machine, preflight, units  # noqa: PLC0415 - so that --help is fast
     from tare.cli.run import carry_out  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
@@ -273,6 +273,8 @@ def _measure(
     # How long a command takes is not known before it was tried, and what a budget allows neither.
     known = dry_run or "takes" in document["session"]
     text, plan = _planned(document, limit_s if known else None, must_run=not dry_run)
+    for format_, _ in exports:
+        export.refuse_untold(format_, plan)
     if dry_run:
         if as_json:
             printing.show_json(plan_json(plan))
