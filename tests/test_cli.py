@@ -63,6 +63,32 @@ def test_a_defect_is_no_verdict():
     assert "please report" in found.stderr
 
 
+def without_capabilities(*words, cwd):
+    """As root, who then reads no more than the files' modes allow."""
+    return subprocess.run(
+        ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-m", "tare", *words],
+        cwd=cwd, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@needs_root
+@pytest.mark.parametrize("hidden", ["", "plan.json", "trials.ndjson", "environment.json"])
+def test_what_another_user_keeps_to_himself_is_no_defect(tmp_path, hidden):
+    records.make(tmp_path / "results/mine")
+    theirs = records.make(tmp_path / "results/theirs").folder
+    (theirs / hidden).chmod(0)
+    for command in ("show", "report", "export"):
+        found = without_capabilities(command, str(theirs), cwd=tmp_path)
+        assert "Traceback" not in found.stderr
+        assert found.returncode in (Exit.USAGE, Exit.UNAVAILABLE), (command, found)
+        assert "ermission denied" in found.stderr or "is not readable" in found.stderr
+    listed = without_capabilities("list", cwd=tmp_path)
+    assert listed.returncode == 0, listed.stderr
+    assert "results/mine" in listed.stdout
+    if hidden == "trials.ndjson":
+        in_a_line(found, f"tare: cannot read or write {theirs / hidden}: Permission denied")
+
+
 @pytest.mark.parametrize("command", ["run", "show", "new", "list", "report", "compare", "predict"])
 def test_a_name_too_long_for_a_file_is_an_error_in_words(command):
     found = tare(command, "n" * 300, *(["n" * 300] if command == "compare" else []))
@@ -271,6 +297,8 @@ def test_nothing_is_predicted_in_words_and_not_by_an_empty_table(tmp_path):
     assert found.stdout == ""
     in_a_line(found, "has no response to predict in uml")
     in_a_line(found, "tare run predict")
+    page = (HOME / "docs/exit-codes.md").read_text()
+    assert re.search(r"^\| 1 \|.*nothing of what `tare predict` was given", page, re.MULTILINE)
 
 
 def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):
@@ -288,6 +316,24 @@ def test_resuming_takes_nothing_that_it_would_ignore(tmp_path, more):
     found = tare("run", "--resume", str(record.folder), *more)
     assert found.returncode == Exit.USAGE
     in_a_line(found, "--resume goes on with the plan on record")
+
+
+def test_a_summary_of_no_gate_is_refused_before_anything_is_run(tmp_path):
+    record = records.make(tmp_path / "r")
+    (tmp_path / "part.yaml").write_text(SMALL)
+    (tmp_path / "suite.yaml").write_text("title: t\nparts: [part.yaml]\n")
+    for words in (
+        ("--resume", record.folder), (tmp_path / "part.yaml",), (tmp_path / "suite.yaml",)
+    ):  # fmt: skip
+        found = tare("run", *words, "--markdown", tmp_path / "x.md", cwd=tmp_path)
+        assert found.returncode == Exit.USAGE, found.stderr
+        in_a_line(found, "--markdown is a gate's summary, and this is none")
+
+
+def test_a_comparison_is_printed_in_one_format(tmp_path):
+    found = tare("compare", tmp_path, tmp_path, "--json", "--markdown")
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "--json and --markdown are two formats")
 
 
 def test_a_budget_that_is_no_time_is_answered_with_an_example():
@@ -324,6 +370,12 @@ def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path
     assert page.is_file()
 
 
+def test_the_page_of_a_result_where_one_is_names_its_folder(tmp_path):
+    record = records.make(tmp_path / "mine")
+    assert tare("report", ".", cwd=record.folder).returncode == 0
+    assert "<code>tare report mine</code>" in (record.folder / "report.html").read_text()
+
+
 def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
     title = 'title: "[bold]x[/bold] <script>alert(1)</script>"\n'
     text = title + records.EXPERIMENT.partition("\n")[2]
@@ -345,21 +397,55 @@ def test_no_text_of_a_result_commands_the_terminal(tmp_path):
         assert "\x1b" not in said.stdout + said.stderr
 
 
+def on_a_pipe_without_a_reader(argv, stream):
+    there, here = os.pipe()
+    os.close(there)
+    kept = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: here}
+    try:
+        return subprocess.run(
+            [sys.executable, "-m", "tare", *argv], cwd=HOME, text=True, check=False, **kept
+        )
+    finally:
+        os.close(here)
+
+
 def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path):
     a, b = (str(records.make(tmp_path / name).folder) for name in "ab")
     for argv, code in (
         (["list"], Exit.OK), (["schema"], Exit.OK), (["--help"], Exit.OK), (["show", a], Exit.OK),
         (["export", a], Exit.OK), (["compare", a, b, "--fail-on", "slower"], Exit.INCONCLUSIVE),
     ):  # fmt: skip
-        with subprocess.Popen(
-            [sys.executable, "-m", "tare", *argv],
-            cwd=HOME, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        ) as running:  # fmt: skip
-            assert running.stdout is not None
-            assert running.stderr is not None
-            running.stdout.close()
-            assert "Traceback" not in running.stderr.read(), argv
-        assert running.returncode == code, argv
+        found = on_a_pipe_without_a_reader(argv, "stdout")
+        assert "Traceback" not in found.stderr, argv
+        assert found.returncode == code, argv
+
+
+NOT_HEARD = [
+    (["show", "/nonexistent"], Exit.USAGE),
+    (["show", "--nonsense"], Exit.USAGE),
+    (["check", "quickstart"], Exit.OK),
+    (["compare", "RESULT", "RESULT", "--fail-on", "slower", "--json"], Exit.INCONCLUSIVE),
+]
+
+
+@pytest.mark.parametrize(("argv", "code"), NOT_HEARD)
+def test_a_standard_error_that_takes_nothing_changes_no_exit_code(tmp_path, argv, code):
+    result = str(records.make(tmp_path / "r").folder)
+    words = [result if word == "RESULT" else word for word in argv]
+    line = [sys.executable, "-m", "tare", *words]
+    assert on_a_pipe_without_a_reader(words, "stderr").returncode == code
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(line, cwd=HOME, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert found.returncode == code
+    closed = ["sh", "-c", f"{shell_line(*line)} 2>&-"]
+    assert subprocess.run(closed, cwd=HOME, stdout=subprocess.PIPE, check=False).returncode == code
+
+
+def test_a_defect_that_cannot_be_told_is_no_verdict_either():
+    broken = "from tare import cli; cli.document.refuse_bytes = None; cli.main()"
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run([sys.executable, "-c", broken], stderr=full, check=False)
+    assert found.returncode == Exit.DEFECT
 
 
 @pytest.mark.parametrize(

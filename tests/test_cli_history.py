@@ -5,8 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,6 +103,7 @@ def test_the_distribution_has_a_row_a_level(folder):
         (["--statistic", "p99"], "are of one cell"),
         (["--since", "yesterday"], "--since takes a date or how long ago"),
         (["--json", "--csv"], "choose one"),
+        (["--cell", "native", "--distribution", "--csv"], "ask for --json"),
         (["--title", "nothing"], "is of title nothing"),
     ],
 )
@@ -124,3 +128,15 @@ def test_what_is_left_out_is_told_beside(folder, tmp_path):
     assert said.returncode == Exit.OK
     assert "note: broken: " in said.stderr
     assert json.loads(history(tmp_path, "--json").stdout)["skipped"][0]["folder"] == "broken"
+
+
+def test_where_duckdb_is_missing_the_line_that_is_told_is_one_of_this_python(folder, tmp_path):
+    (tmp_path / "duckdb.py").write_text("raise ImportError\n")
+    beside = os.pathsep.join((str(tmp_path), os.environ.get("PYTHONPATH", "")))
+    found = tare("history", folder, "--rebuild", PYTHONPATH=beside)
+    assert found.returncode == Exit.UNAVAILABLE, found
+    python = shlex.join([sys.executable, "-m", "pip", "install"])
+    assert f"→ {python} " in found.stderr
+    words = found.stderr.partition("→ ")[2].partition(" (")[0].split()
+    tried = subprocess.run([*words, "--help"], capture_output=True, check=False, timeout=60)
+    assert tried.returncode == 0, tried.stderr

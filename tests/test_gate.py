@@ -11,6 +11,7 @@ import pytest
 import records
 from tare import analysis, cuts, experiment, export, plan, report
 from tare.cli import gate as options
+from tare.cli import polite, run
 from tare.errors import Exit, UsageError
 from tare.record import Record, Trial
 from tare.report import gate
@@ -285,6 +286,22 @@ def test_a_summary_is_appended_and_what_was_run_is_noted(tmp_path):
     assert noted == "# It was run with --fail-on slower --significance 1%.\ntitle: t\n"
     plain = records.make(tmp_path / "plain", QUIET, TEXT.replace("gate:", "#"))
     assert options.end(plain, None) is None
+
+
+def test_to_do_it_again_has_the_gate_and_the_bounds_that_the_file_has_not(tmp_path):
+    bare = experiment.parse(TEXT.replace("gate:", "#"), "x.yaml")
+    asked = options.put_on(bare, "slower", "2%", "1%")
+    asked = polite.put_on(asked, "25%", polite=True)
+    again = "--fail-on slower --significance 1% --margin 2% --polite --share 25%"
+    assert " ".join(asked.options) == again
+    assert bare.options == ()
+    text = f"{TEXT}polite: {{processors: 25%, memory: 25%}}\nmargin: 2%\n"
+    record = records.make(tmp_path / "r", QUIET, text)
+    page = report.render(analysis.analyse(record))
+    assert f"--seed {record.plan.seed} {again.replace('1%', '&#39;5 %&#39;')}</pre>" in page
+    with pytest.raises(UsageError) as refused:
+        run._refuse_result(record.folder)
+    assert refused.value.remedy.endswith(f"experiment.yaml {again.replace('1%', repr('5 %'))}")
 
 
 def test_a_result_of_a_gate_is_exported_like_any(tmp_path):

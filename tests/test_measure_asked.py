@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from needs import tare
+from needs import in_a_line, tare
 from tare import experiment, plan
 from tare.cli.asked import Asked, by_option, variables, written
 from tare.command import PATH
@@ -185,7 +185,8 @@ def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
         (["--memory", "1Q", "--in", "qemu"], ["--memory: '1Q'"]),
         (["-P", "n=1,2"], ["--parameter n: unknown"]),
         (["--blocks", "1"], ["--blocks: has to be 2 or more"]),
-        (["--polite", "--share", "0.1%"], ["--share: 0.1%"]),
+        (["--polite", "--share", "0.1%"], ["--share: 0.1% is no share to run within: 1 % or more"]),
+        (["--polite", "--share", "100%"], ["--share: '100%' is 100 %, and has to lie"]),
         (["--read", "x=("], ["--read x: is no regular expression"]),
         (
             ["-P", "n=1,2", "--prepare", "echo {n}", "--keep", "out-{n}"],
@@ -207,3 +208,28 @@ def test_what_is_wrong_is_told_by_its_option(typed: list[str], told: list[str]) 
 def test_what_is_wrong_with_all_that_was_typed_is_of_no_option() -> None:
     too_much = FaultyFileError("what was typed", [Fault(1, "", "too much")], "give less")
     assert by_option(too_much) is too_much
+
+
+def test_what_a_file_cannot_hold_is_told_before_anything_is_run() -> None:
+    words = ("--read", "qps:1/s=([0-9]+)", "--statistic", "qps", "--dry-run", "--", "true")
+    found = tare("measure", "--export", "google-benchmark=f.json", *words)
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, "a file of Google Benchmark's holds times, and qps is in 1/s")
+    assert tare("measure", "--export", "openmetrics=f.prom", *words).returncode == 0
+
+
+def test_a_search_path_of_many_folders_is_no_level_and_may_be_long() -> None:
+    path = ":".join(f"/nix/store/{number:032d}-package/bin" for number in range(60))
+    found = tare("measure", "--dry-run", "--", "true", PATH=f"/usr/bin:/bin:{path}")
+    assert found.returncode == 0, found.stderr
+    assert f"PATH=/usr/bin:/bin:{path}" in found.stdout
+
+
+def test_what_is_too_long_is_told_as_that() -> None:
+    for options, said in (
+        (("--prepare", "x" * 20_001), "--prepare: is longer than 20000 characters"),
+        (("--placement", "x" * 2_001), "--placement: is longer than 2000 characters"),
+    ):
+        found = tare("measure", "--dry-run", *options, "--", "true")
+        assert found.returncode == Exit.USAGE
+        in_a_line(found, said)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from needs import needs_root
+from tare.environments import qemu
 
 SETUP = Path(__file__).parents[1] / "setup"
 
@@ -199,3 +200,15 @@ def test_what_is_unpacked_comes_from_debian_whoever_else_has_a_suite_of_that_nam
 def test_no_list_names_a_compiler_of_one_release() -> None:
     numbered = [line for line in listed() if re.search(r"-\d+(-|$)|\d\.\d", line)]
     assert numbered == []
+
+
+def test_the_package_recommends_what_a_guest_needs():
+    control = (SETUP.parent / "packaging/debian/control").read_text()
+    tare = control.partition("Package: tare\n")[2].partition("\n\n")[0]
+    named = {
+        word.split()[0]
+        for field in re.findall(r"^(?:Depends|Recommends): (.+)$", tare, re.MULTILINE)
+        for word in re.split(r"[,|] *", field)
+    }
+    assert {*qemu._PACKAGES.values(), "virtiofsd"} <= named
+    assert "virtiofsd | qemu-system-x86 (<< 1:8)" in tare  # Debian 12 has it in QEMU's

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -58,6 +60,12 @@ class Apart:
         """What the command line ends with, prints and says."""
         ended = CliRunner().invoke(app, ["slurm", "--gather", str(self.job.folder)])
         return ended.exit_code, ended.stdout, ended.stderr
+
+    def told(self) -> dict[str, Any]:
+        """What it prints for machines."""
+        words = ["slurm", "--gather", str(self.job.folder), "--json"]
+        found: dict[str, Any] = json.loads(CliRunner().invoke(app, words).stdout)
+        return found
 
     def again(self, *blocks: int) -> str:
         return f"sbatch --array={ranges(blocks)} {self.job.script}"
@@ -125,6 +133,19 @@ def test_where_nothing_is_complete_all_is_missing_and_there_is_no_result(run: Ap
     assert (code, shown) == (5, "")
     assert run.again(*range(8)) in said
     assert not (run.job.folder / "plan.json").exists()
+    told = run.told()
+    assert "block 0 is not complete" in told.pop("notes")[0]
+    wanted = {"missing": [*range(8)], "more": [], "waiting": []}
+    assert told == {"blocks": [], **wanted, "report": None}
+
+
+def test_what_is_missing_is_told_to_machines_beside_the_report(run: Apart) -> None:
+    for block in (0, 3):
+        run.measured(block)
+    told = run.told()
+    assert (told["blocks"], told["missing"]) == ([0, 3], [1, 2, 4, 5, 6, 7])
+    assert Path(told["report"]["report"]).is_file()
+    assert told["report"]["questions"]
 
 
 def test_a_block_that_was_measured_twice_counts_once(run: Apart) -> None:

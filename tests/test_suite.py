@@ -5,6 +5,7 @@ import re
 import pytest
 
 import records
+from needs import tare
 from tare import analysis, catalogue, report, suite
 from tare.errors import UsageError
 from tare.record import Record
@@ -74,6 +75,18 @@ def test_the_page_has_every_part_and_the_way_to_its_own_report(result):
     assert re.findall("<h4>(.*?)</h4>", picture) == ["first", "second"]
     assert re.search(r'class="headline">First: .*\. Second: ', page)
     assert page.index("figure-answers") < page.index('<section id="first"')
+
+
+def test_a_suites_page_elsewhere_leaves_the_result_alone_and_leads_to_it(result, tmp_path):
+    (tmp_path / "pages").mkdir()
+    page = tmp_path / "pages" / "p.html"
+    found = tare("report", result.folder, "--out", page)
+    assert found.returncode == 0, found.stderr
+    assert not [*result.folder.rglob("report.html")]
+    for address in re.findall(r'href="([^"#]*)/report\.html', page.read_text()):
+        assert (page.parent / address).resolve().parent == result.folder
+    assert tare("report", result.folder).returncode == 0
+    assert (result.folder / "first/report.html").is_file()
 
 
 def test_a_suites_folder_is_no_single_result(result):

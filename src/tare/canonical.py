@@ -20,6 +20,8 @@ from tare.workloads import AnyWorkload
 
 _MOST_COMBINATIONS = 10_000
 _LONGEST_LEVEL = 2_000
+_LONGEST_SETTING = 20_000
+"""A PATH is one, and may have a folder a package."""
 _LONGEST_GUESSED = 100
 
 
@@ -171,7 +173,7 @@ class _Canonical:
         rows = self._workload.settings.rows
         settings = dict(self._workload.settings.defaults())
         if self._has("session"):
-            found = _Rows("setting", rows, self._problems)
+            found = _Rows("setting", rows, self._problems, _LONGEST_SETTING)
             settings |= found.single(self._document["session"], ("session",))
         self._result["session"] = settings
 
@@ -200,10 +202,17 @@ class _Canonical:
 class _Rows:
     """Validates mappings from factor to level(s) against a workload's rows."""
 
-    def __init__(self, kind: str, rows: Mapping[str, Factor[Any]], problems: list[Problem]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        rows: Mapping[str, Factor[Any]],
+        problems: list[Problem],
+        longest: int = _LONGEST_LEVEL,
+    ) -> None:
         self._kind = kind
         self._rows = rows
         self._problems = problems
+        self._longest = longest
 
     def many(self, node: object, path: Steps) -> dict[str, tuple[str, ...]]:
         """Factor -> one level or a list of them."""
@@ -236,33 +245,33 @@ class _Rows:
                 yield key, value
 
     def _level(self, key: str, value: object, path: Steps) -> str:
-        text = _written(value)
-        if text is None:
-            quote = "; put it into quotes if it is a word" if value is None else ""
-            said = f"has to be one level, not {shown(value)}{quote}"
-            self._problems.append(Problem(path, said))
-            return ""
-        self._problems += _problem_of(self._rows[key].level, text, path)
+        text = ""
         try:
+            text = _written(value, "level", self._longest)
             return self._rows[key].level(text)
-        except UsageError:
+        except UsageError as error:
+            self._problems.append(Problem(path, error.what))
             return text
 
 
-def _written(value: object) -> str | None:
-    """A scalar as a person would write it; None where it is none, or no level is so long."""
+def _written(value: object, kind: str, longest: int = _LONGEST_LEVEL) -> str:
+    """A scalar as a person would write it.
+
+    Raises:
+        UsageError: it is none, or nobody means one so long.
+    """
     if value is None or isinstance(value, dict | list | tuple | set):
-        return None
+        quote = "; put it into quotes if it is a word" if value is None and kind == "level" else ""
+        raise UsageError(f"has to be one {kind}, not {shown(value)}{quote}")
     text = ("true" if value else "false") if isinstance(value, bool) else str(value)
-    return text if len(text) <= _LONGEST_LEVEL else None
+    if len(text) > longest:
+        raise UsageError(f"is longer than {longest} characters")
+    return text
 
 
 def _problem_of(parse: Callable[[object], object], value: object, path: Steps) -> list[Problem]:
-    text = _written(value)
-    if text is None:
-        return [Problem(path, f"has to be one quantity, not {shown(value)}")]
     try:
-        parse(text)
+        parse(_written(value, "quantity"))
     except UsageError as error:
         return [Problem(path, error.what)]
     return []

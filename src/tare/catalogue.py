@@ -50,6 +50,9 @@ def results(folder: Path) -> Iterator[Listed]:
         except UsageError as error:
             yield Listed("result", path, "", error.what.splitlines()[0])
             continue
+        except PermissionError as error:  # another user's, which hides none of the others
+            yield Listed("result", path, "", f"cannot be read: {error.strerror}")
+            continue
         ok = sum(t.status == "ok" for t in trials)
         state = f"{ok} trials in {len({t.block for t in trials})} blocks"
         failed = len(trials) - ok

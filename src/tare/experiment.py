@@ -127,8 +127,8 @@ class Polite(BaseModel):
     @classmethod
     def _shares(cls, value: object) -> str:
         text = _share(value)
-        if not 0.01 <= units.fraction(text) <= 1:
-            raise ValueError(f"{text} is no share to run within: between 1 % and 100 %")
+        if units.fraction(text) < 0.01:
+            raise ValueError(f"{text} is no share to run within: 1 % or more, and below 100 %")
         return text
 
     @property
@@ -219,6 +219,18 @@ class Experiment(BaseModel):
         " share processors.",
     )
     seed: int | None = Field(default=None, ge=0, lt=1 << 32, description="Of the order of trials.")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What `tare run` is given to run it so: a file need not have what was put on it."""
+        found: tuple[str, ...] = ()
+        if self.gate is not None:
+            found = ("--fail-on", self.gate.fail_on, "--significance", self.gate.significance)
+            found += ("--margin", self.margin)
+        # Shares that are not alike can only be the file's.
+        if self.polite is not None and self.polite.processors == self.polite.memory:
+            found += ("--polite", "--share", self.polite.memory)
+        return found
 
     @property
     def bounds(self) -> Bounds | None:

@@ -79,6 +79,18 @@ def refuse_unknown(format_: str) -> None:
         raise UsageError(f"no format {format_!r}", f"choose {', '.join(formats())}")
 
 
+def refuse_untold(format_: str, plan: Plan) -> None:
+    """Refuse a format that cannot hold what a plan declares, before anything is run.
+
+    Raises:
+        UsageError: it cannot.
+    """
+    one = foreign.formats().get(format_)
+    if one is not None and one.single:
+        name = plan.experiment.statistic
+        one.refuse(name, plan.workload.statistics[name])
+
+
 def _written(record: Record, format_: str, statistic: str | None) -> bytes:
     if format_ not in TABLES:
         one = foreign.formats()[format_]

@@ -122,6 +122,8 @@ class SuiteResult:
         self.folder = folder
         try:
             self._written = _Written.model_validate_json((folder / _FILE).read_bytes())
+        except PermissionError:
+            raise  # it is as it was
         except (OSError, ValidationError) as error:
             raise UsageError(
                 f"{folder / _FILE} cannot be read",

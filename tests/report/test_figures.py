@@ -72,6 +72,13 @@ def test_the_picture_holds_every_comparison_by_environment_with_the_margin(found
     assert point.style == "slower"
 
 
+def test_members_beyond_the_colours_have_a_shape_of_their_own():
+    styles = figures.figure.series(str(threads) for threads in range(20))
+    looks = {(style.split()[0], figures.figure.shape(style)) for style in styles.values()}
+    assert len(looks) == 20
+    assert [*styles.values()][:7] == [f"c{i}" for i in range(7)]
+
+
 def test_groups_of_unlike_size_have_an_axis_each_and_alike_ones_share_one(drawn):
     assert drawn["answers"].groups[0].axis is not drawn["answers"].groups[1].axis
     assert len({id(group.axis) for group in drawn["levels"].groups}) == 1

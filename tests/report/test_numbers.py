@@ -119,3 +119,11 @@ def test_a_mark_of_an_axis_is_as_short_as_it_can_be(unit, value, said):
 def test_a_ratio_that_may_be_nearly_anything_is_written_short():
     assert numbers.ratio(1.0, 7e-34, 2.9e33).interval == f"[<0.001,{numbers.SPACE}>1000]"
     assert numbers.ratio(1.2e-4, 0.9e-4, 1.5e-4).low == "0.000090"
+
+
+def test_only_a_time_in_us_has_its_sign_and_no_word_of_a_users():
+    assert (
+        numbers.micro("100 us, at 2.5 us") == "100\N{NO-BREAK SPACE}µs, at 2.5\N{NO-BREAK SPACE}µs"
+    )
+    for words in ("select name from users", "region us-east-1", "top 5 users", "zone 1 us-east"):
+        assert numbers.micro(words) == words

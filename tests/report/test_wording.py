@@ -113,6 +113,7 @@ def test_a_level_that_nobody_named_is_shown_as_it_is():
     cells = [View(Cell(id=x, levels={"environment": x, "transport": "udp"})) for x in ("m", "n")]
     names = wording.Names(cells, {"environment": "m"})
     assert names.main(cells[1].cell) == ("n", "in n")
+    assert names.level("query", "name from users") == "query name from users"
 
 
 def test_where_transports_are_compared_each_is_named_once():

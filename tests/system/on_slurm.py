@@ -76,7 +76,7 @@ def try_it(running: Cluster) -> None:
 
     whole = tare(running, 0, "--gather", "out", "--json")
     assert "block 0 is complete already" in tare(running, 0, "--run", "out", "--block", "0").stderr
-    report = json.loads(whole.stdout)["report"]
+    report = json.loads(whole.stdout)["report"]["report"]
     assert "Does a cache serve small pieces" in (cluster.HOME / report).read_text()
     assert list((cluster.HOME / "files").iterdir()) == []  # nor is anything of the killed ones left
     lines = (out / "trials.ndjson").read_text().splitlines()

@@ -67,6 +67,14 @@ def test_a_number_that_it_does_not_print_is_told_before_the_first_block(tmp_path
     assert not (tmp_path / "result").exists()
 
 
+def test_what_a_command_prints_is_not_mixed_into_what_machines_read(tmp_path: Path) -> None:
+    words = ("--blocks", "2", "-r", "1", "-w", "0", "--out", "result")
+    found = tare(tmp_path, "measure", "--json", "--show-output", *words, "--", "echo", "hello you")
+    assert found.returncode == Exit.OK, found.stderr
+    assert json.loads(found.stdout)["result"] == "result"
+    assert "hello you\n" in found.stderr
+
+
 def test_a_number_that_is_not_judged_is_shown_also_where_it_is_zero(tmp_path: Path) -> None:
     read = ("--read", r"errors=(-?\d+) errors", "--read", r"size:B=(\d+) bytes")
     words = ("--blocks", "3", "-r", "1", "-w", "0", "--out", "result")

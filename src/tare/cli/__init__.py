@@ -133,9 +133,9 @@ def main() -> None:
         printing.show_error(error)
         sys.exit(error.exit_code)
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            printing.show_error(UsageError(f"{error.filename!r} is too long for a name"))
-            sys.exit(Exit.USAGE)
+        if isinstance(error, OSError) and (told := _of_a_file(error)):
+            printing.show_error(told)
+            sys.exit(told.exit_code)
         traceback.print_exc()
         printing.say(
             "[bold red]tare:[/]",
@@ -156,6 +156,22 @@ def _global(
     if version:
         printing.show(f"tare {__version__}")
         raise typer.Exit
+
+
+def _of_a_file(error: OSError) -> TareError | None:
+    """What the system refused for a file's name or rights, wherever it was; else a defect."""
+    if error.filename is None:
+        return None
+    name = os.fsdecode(error.filename)
+    match error.errno:
+        case errno.ENAMETOOLONG:
+            return UsageError(f"{name!r} is too long for a name")
+        case errno.EACCES | errno.EPERM:
+            said = f"cannot read or write {name}: {error.strerror}"
+            return TareError(said, "ask its owner, or run as root")
+        case errno.EROFS:
+            return TareError(f"cannot write {name}: {error.strerror}", "name another folder")
+    return None
 
 
 def _refuse_to_be_nowhere() -> None:

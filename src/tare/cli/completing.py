@@ -41,7 +41,7 @@ def results(incomplete: str) -> Offer:
         folder
         for path in _begun(incomplete, "results")
         for folder in (path, *(marker.parent for m in _MARKERS for marker in path.glob(f"*/{m}")))
-        if any((folder / marker).is_file() for marker in _MARKERS)
+        if any(_is_there(folder / marker) for marker in _MARKERS)
     }
     for folder in sorted(found, key=lambda path: path.stat().st_mtime, reverse=True):
         yield _as_typed(folder, incomplete), _title(folder / "experiment.yaml")
@@ -95,6 +95,13 @@ def _begun(incomplete: str, folder: str) -> list[Path]:
     except OSError:
         return []
     return inside if incomplete else [Path(folder), *(p for p in inside if p.is_file())]
+
+
+def _is_there(file: Path) -> bool:
+    try:
+        return file.is_file()
+    except OSError:
+        return False
 
 
 def _as_typed(path: Path, incomplete: str) -> str:

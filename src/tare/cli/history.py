@@ -85,6 +85,10 @@ def history(
         )
     if json_ and csv_:
         raise UsageError("--json and --csv are two formats", "choose one")
+    if distribution and csv_:
+        raise UsageError(
+            "--csv has a row a run, and no distributions of --distribution", "ask for --json"
+        )
     wanted = query.Filter(_since(since), title, machine, commit)
     index = Index(folder)
     _refresh(index, anew=rebuild)

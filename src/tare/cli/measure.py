@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -262,7 +262,7 @@ def _measure(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
+    from tare import export, machine, preflight, units  # noqa: PLC0415 - so that --help is fast
     from tare.cli.run import carry_out  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
@@ -273,6 +273,8 @@ def _measure(
     # How long a command takes is not known before it was tried, and what a budget allows neither.
     known = dry_run or "takes" in document["session"]
     text, plan = _planned(document, limit_s if known else None, must_run=not dry_run)
+    for format_, _ in exports:
+        export.refuse_untold(format_, plan)
     if dry_run:
         if as_json:
             printing.show_json(plan_json(plan))
@@ -283,7 +285,8 @@ def _measure(
     programs = ready()
     if show or "takes" not in document["session"]:
         try:
-            document["session"]["takes"] = _tried(plan, programs, show=show)
+            to = sys.stderr if as_json else sys.stdout
+            document["session"]["takes"] = _tried(plan, programs, to if show else None)
         except TrialError as error:
             error.exit_code = Exit.TRIALS_FAILED  # a gate's 1 would say that it is slower
             raise
@@ -318,10 +321,15 @@ def _planned(
     return text, plan
 
 
-def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
+def _tried(plan: Plan, programs: Path, to: TextIO | None) -> str:
     """Run each command once, so that a slip shows at once; return how long they took, their mean.
 
     With what is run beside them.
+
+    Args:
+        plan: whose commands they are.
+        programs: the build directory.
+        to: where what they print is shown, if it is.
 
     Raises:
         TrialError: one failed, or does not print what is to be read.
@@ -341,10 +349,10 @@ def _tried(plan: Plan, programs: Path, *, show: bool) -> str:
             levels = first[command].levels
             assert isinstance(levels, CommandLevels)
             printing.say("[dim]trying it once:[/]", first[command].id)
-            session = bench.executed(levels, tell=show)
+            session = bench.executed(levels, tell=to is not None)
             (execution,) = session.executions
-            if show:
-                sys.stdout.write(execution.stdout)
+            if to is not None:
+                to.write(execution.stdout)
                 sys.stderr.write(execution.stderr)
             bench.readings(session)
             printing.say("[dim]it took[/]", units.show_duration(execution.wall_ns))

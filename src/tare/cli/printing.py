@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook, RenderResult
 from rich.markup import escape
@@ -76,6 +76,17 @@ class _Out(io.FileIO):
             ) from error
 
 
+class _Err(io.FileIO):
+    """Standard error, where what nobody reads is lost: an exit code is a verdict."""
+
+    def write(self, data: Any, /) -> Any:
+        """Write, or let it go."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
+
+
 @contextmanager
 def told() -> Iterator[None]:
     """Have all that is printed on standard output written when the context is left.
@@ -83,18 +94,23 @@ def told() -> Iterator[None]:
     Raises:
         TareError: it cannot be written.
     """
-    usual = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")  # where it was closed
-    # A character that this terminal has not, or a name that is no text, is shown by its number.
-    sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_Out(usual.fileno(), "wb", closefd=False)),
-        usual.encoding,
-        "backslashreplace",
-        line_buffering=usual.isatty(),
-    )
+    sys.stdout, sys.stderr = _through(_Out, sys.stdout), _through(_Err, sys.stderr)
     try:
         yield
     finally:
         sys.stdout.flush()
+
+
+def _through(kind: type[io.FileIO], usual: TextIO | None) -> io.TextIOWrapper:
+    # Where it was closed, nothing is told.
+    number = usual.fileno() if usual else os.open(os.devnull, os.O_WRONLY)
+    # A character that this terminal has not, or a name that is no text, is shown by its number.
+    return io.TextIOWrapper(
+        io.BufferedWriter(kind(number, "wb", closefd=False)),
+        usual.encoding if usual else "utf-8",
+        "backslashreplace",
+        line_buffering=kind is _Err or os.isatty(number),
+    )
 
 
 def say(mark: str, text: str) -> None:

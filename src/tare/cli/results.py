@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -15,6 +17,7 @@ from tare.errors import Exit, TareError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from tare.analysis import Analysis
     from tare.compare import Versions
     from tare.record import Record
     from tare.suite import SuiteResult
@@ -95,15 +98,19 @@ def report(
 def draw_suite(
     suite: SuiteResult, out: Path | None, pages: Path | None = None, *, as_json: bool
 ) -> None:
-    """Draw the page of every part of a suite and the one over them, and print its summaries."""
+    """Draw the page over a suite, and print its summaries.
+
+    Of every part, too, unless the page goes elsewhere: the result is not written to then.
+    """
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
 
     parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
-    for name, found in parts.items():
+    for name, found in parts.items() if out is None else ():
         _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
     page = out or suite.folder / "report.html"
-    _write(reporting.render_suite(suite, parts), page, suite.folder)
+    way = "" if out is None else quote(f"{os.path.relpath(suite.folder, out.parent)}/")
+    _write(reporting.render_suite(suite, parts, way), page, suite.folder)
     if pages is not None:
         _write_pages(reporting.pages(suite, parts), pages)
     said = {"result": str(suite.folder), "report": str(page)}
@@ -146,18 +153,33 @@ def _write(page: str, path: Path, result: Path) -> None:
 
 def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     """Draw the page of a result, and print its summary."""
+    from tare import report as reporting  # noqa: PLC0415
+
+    if as_json:
+        printing.show_json(drawn_for_machines(record, out))
+        return
+    found, page = _drawn(record, out)
+    printing.out.print(reporting.summary(found))
+    printing.show(f"result  {record.folder}\nreport  {page}")
+
+
+def drawn_for_machines(record: Record, out: Path | None = None) -> dict[str, Any]:
+    """Draw the page of a result, and return all that it says."""
+    from tare import report as reporting  # noqa: PLC0415
+
+    found, page = _drawn(record, out)
+    said = {"result": str(record.folder), "report": str(page)}
+    return {**said, **reporting.as_json(found)}
+
+
+def _drawn(record: Record, out: Path | None) -> tuple[Analysis, Path]:
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
 
     found = analysis.analyse(record)
     page = out or record.folder / "report.html"
     _write(reporting.render(found), page, record.folder)
-    if as_json:
-        said = {"result": str(record.folder), "report": str(page)}
-        printing.show_json({**said, **reporting.as_json(found)})
-        return
-    printing.out.print(reporting.summary(found))
-    printing.show(f"result  {record.folder}\nreport  {page}")
+    return found, page
 
 
 def compare(
@@ -203,6 +225,8 @@ def compare(
         raise UsageError(f"--fail-on takes slower, faster or different, not {fail_on!r}")
     if len(results) < 2:
         raise UsageError(f"there is nothing to compare {results[0]} with", "name another: A B")
+    if json_ and markdown:
+        raise UsageError("--json and --markdown are two formats", "choose one")
     first, *others = map(sides.runs_of, results)
     found = comparing.compare_all(first, others, across_machines=across_machines)
     if json_:

@@ -109,8 +109,8 @@ def run(
         plans = fitted(plans, budget_s)
     if suite is not None and any(part.plan.gate is not None for part in plans.values()):
         raise UsageError("a gate is one experiment's, and this is a suite", "name one of its parts")
-    if markdown is not None and plans[""].plan.gate is None:
-        raise UsageError("--markdown is a gate's summary: add --fail-on slower")
+    if markdown is not None:
+        _refuse_summary({name: part.plan for name, part in plans.items()})
     if dry_run:
         show_plans(plans, as_json=json_)
         return
@@ -120,6 +120,14 @@ def run(
 
     folder, programs = begin(out, file.stem, plans, suite, absent, note)
     carry_out(folder, programs, as_json=json_, profile=profile, markdown=markdown)
+
+
+def _refuse_summary(plans: Mapping[str, Plan]) -> None:
+    if "" not in plans or plans[""].gate is None:
+        raise UsageError(
+            "--markdown is a gate's summary, and this is none",
+            "a gate is one experiment that is run with --fail-on slower",
+        )
 
 
 def _refuse_more(*given: object) -> None:
@@ -187,6 +195,8 @@ def _go_on(folder: Path, *, as_json: bool, profile: bool, markdown: Path | None)
     from tare.record import Resumption  # noqa: PLC0415
 
     records = _records(folder)
+    if markdown is not None:
+        _refuse_summary({name: record.plan for name, record in records.items()})
     for record in records.values():
         refuse_other_variables(record)
     programs = ready()
@@ -343,8 +353,11 @@ def carry_out(
 
 def _refuse_result(path: Path) -> None:
     if (path / "plan.json").is_file():
+        from tare.record import Record  # noqa: PLC0415 - so that --help is fast
+
+        more = Record(path).experiment.options
         raise UsageError(
             f"{path} is a result, not an experiment file",
             f"go on with it: {shell_line('tare', 'run', '--resume', path)}; do it again:"
-            f" {shell_line('tare', 'run', path / 'experiment.yaml')}",
+            f" {shell_line('tare', 'run', path / 'experiment.yaml', *more)}",
         )

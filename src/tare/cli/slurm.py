@@ -11,7 +11,7 @@ from tare import rootless
 from tare.cli import completing, paths, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
-from tare.cli.results import draw
+from tare.cli.results import draw, drawn_for_machines
 from tare.command import shell_line
 from tare.errors import Exit, UnavailableError, UsageError
 
@@ -180,16 +180,22 @@ def _measure(folder: Path, block: int) -> NoReturn:
 
 def _gather(folder: Path, *, as_json: bool) -> NoReturn:
     """Join what is there, draw it, and say what is missing."""
-    from tare.slurm import Job  # noqa: PLC0415 - so that --help is fast
+    from tare.slurm import Job, waiting  # noqa: PLC0415 - so that --help is fast
     from tare.slurm import gather as join  # noqa: PLC0415
 
     job = Job(folder)
     found = join(job)
     for note in found.notes:
         printing.say("[yellow]blocks:[/]", note)
-    if found.record is not None:
-        draw(found.record, None, as_json=as_json)
-    _say_wanted(job, found)
+    in_queue = waiting(job.folder) or frozenset()
+    if as_json:
+        said = {"blocks": found.blocks, "missing": found.missing, "more": found.more}
+        coming = sorted(in_queue & set(found.wanted))
+        report = found.record and drawn_for_machines(found.record)
+        printing.show_json({**said, "waiting": coming, "notes": found.notes, "report": report})
+    elif found.record is not None:
+        draw(found.record, None, as_json=False)
+    _say_wanted(job, found, in_queue)
     if found.wanted:
         raise typer.Exit(Exit.INCONCLUSIVE)
     assert found.record is not None
@@ -197,11 +203,10 @@ def _gather(folder: Path, *, as_json: bool) -> NoReturn:
     raise typer.Exit(Exit.TRIALS_FAILED if failed else Exit.OK)
 
 
-def _say_wanted(job: Job, found: Gathered) -> None:
-    from tare.slurm import ranges, waiting  # noqa: PLC0415 - so that --help is fast
+def _say_wanted(job: Job, found: Gathered, in_queue: frozenset[int]) -> None:
+    from tare.slurm import ranges  # noqa: PLC0415 - so that --help is fast
 
     printing.say("", f"{len(found.blocks)} blocks on record: {ranges(found.blocks) or 'none'}")
-    in_queue = waiting(job.folder) or frozenset()
     if coming := in_queue & set(found.wanted):
         printing.say("", f"waiting or running: {ranges(coming)}; gather again when they have ended")
     if left := set(found.wanted) - in_queue:

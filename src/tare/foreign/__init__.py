@@ -80,6 +80,8 @@ class Format:
     """Raises UsageError where such a file cannot say what is told."""
     single: bool = False
     """Whether it holds one statistic: the declared one, where none is asked for."""
+    refuse: Callable[[str, Statistic], None] = lambda _name, _statistic: None
+    """Of that one: raises UsageError where it cannot be held."""
 
 
 @cache

@@ -65,13 +65,17 @@ def _read(document: Any) -> Found:
     )
 
 
-def _write(told: Outcome) -> str:
-    ((name, statistic),) = told.statistics.items()
+def _refuse(name: str, statistic: Statistic) -> None:
     if statistic.unit != "ns":
         raise UsageError(
             f"a file of Google Benchmark's holds times, and {name} is in {statistic.unit}",
             "add --statistic with one that is a time, or take --format bencher or openmetrics",
         )
+
+
+def _write(told: Outcome) -> str:
+    ((name, statistic),) = told.statistics.items()
+    _refuse(name, statistic)
     context = {
         "date": f"{told.run.began.isoformat(timespec='seconds')}+00:00",
         "executable": "tare",
@@ -141,7 +145,7 @@ _AGGREGATES: Mapping[str, Callable[[_Times], float]] = {
     "cv": lambda times: times.std(ddof=1) / times.mean(),
 }
 
-FORMAT = Format("google-benchmark", _write, single=True)
+FORMAT = Format("google-benchmark", _write, single=True, refuse=_refuse)
 TOOL = Tool(
     "Google Benchmark",
     "repetitions within one process",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import glob
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -206,6 +207,17 @@ def literal(path: Path | str) -> str:
     return glob.escape(str(path))
 
 
+def _installing() -> str:
+    """Of a checkout or a wheel into its own virtual environment; else beside Debian's Python."""
+    if sys.prefix != sys.base_prefix:
+        return shell_line(sys.executable, "-m", "pip", "install", "duckdb")
+    options = ("--user", "--break-system-packages")  # which hold no duckdb that it could break
+    return (
+        f"{shell_line(sys.executable, '-m', 'pip', 'install', *options, 'duckdb')}"
+        " (apt-get install python3-pip has pip)"
+    )
+
+
 @contextmanager
 def connected(spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory, which asks the network for nothing.
@@ -222,7 +234,7 @@ def connected(spill: Path | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     except ImportError as error:
         raise UnavailableError(
             "a history is asked by DuckDB, which is not installed",
-            "run `make setup`, or: .venv/bin/pip install duckdb",
+            _installing(),
         ) from error
     settings: dict[str, str | bool | int | float | list[str]] = {
         "autoinstall_known_extensions": False,

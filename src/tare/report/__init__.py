@@ -41,13 +41,13 @@ def render(analysis: Analysis) -> str:
     return page.render(analysis)
 
 
-def render_suite(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
+def render_suite(suite: SuiteResult, parts: Mapping[str, Analysis], way: str = "") -> str:
     """Draw the page over the parts of a suite; see `overview.render` and `replayed.render`."""
     from tare.report import overview, replayed  # noqa: PLC0415
 
     if suite.replays:
-        return replayed.render(suite, parts)
-    return overview.render(suite, parts)
+        return replayed.render(suite, parts, way)
+    return overview.render(suite, parts, way)
 
 
 def summarise_replay(suite: SuiteResult, parts: Mapping[str, Analysis]) -> RenderableType:

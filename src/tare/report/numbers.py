@@ -7,6 +7,7 @@ Rounding is the Particle Data Group's: to two digits of the half-width where its
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 
 from tare.workloads import Unit
@@ -21,6 +22,11 @@ _SECONDS = (1e9, "s")
 _MOST_DIGITS = 4
 _BARE_DIGITS = 3
 _THOUSAND = 1000.0
+
+
+def micro(text: str) -> str:
+    """A text whose times in us have their sign; all else in it is a user's own word."""
+    return re.sub(r"(?<=\d) us(?![\w-])", f"{SPACE}\N{MICRO SIGN}s", text)
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,13 @@ from tare.report.headline import headline, over_parts
 from tare.suite import SuiteResult
 
 
-def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
+def render(suite: SuiteResult, parts: Mapping[str, Analysis], way: str = "") -> str:
     """Draw the page.
 
     Args:
         suite: the result.
         parts: name -> analysis of each part, in order.
+        way: from the page's folder to the result's, as an address that ends with a slash.
 
     Returns:
         HTML without scripts.
@@ -38,7 +39,8 @@ def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
         "description": suite.description,
         "absent": suite.absent,
         "parts": [_part(name, analysis) for name, analysis in parts.items()],
-        "folder": suite.folder.name,
+        "folder": suite.folder.resolve().name,
+        "way": way,
     }
     return page.drawn("suite.html.j2", context)
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescap
 
 import tare
 from tare.analysis import Analysis, Question
+from tare.command import shell_line
 from tare.plan import ALPHA
 from tare.published import papers
 from tare.report import figures, numbers, remarks, tables, wording
@@ -47,7 +48,11 @@ def render(analysis: Analysis) -> str:
         "experiment": analysis.experiment,
         "plan": analysis.plan,
         "source": (analysis.folder / "experiment.yaml").read_text(encoding="utf-8"),
-        "folder": analysis.folder.name,
+        "again": shell_line(
+            *("tare", "run", "experiment.yaml", "--seed", analysis.plan.seed),
+            *analysis.experiment.options,
+        ),
+        "folder": analysis.folder.resolve().name,
         "alpha": ALPHA,
         "statistic": wording.statistic_name(analysis.experiment.statistic),
         "when": when(analysis),
@@ -110,7 +115,7 @@ def reading(analysis: Analysis) -> str:
     """Say what the numbers are, and what all cells share."""
     statistic = wording.statistic_name(analysis.experiment.statistic)
     levels = [
-        f"{name.replace('_', ' ')} {level}".replace(" us", " \N{MICRO SIGN}s")
+        numbers.micro(f"{name.replace('_', ' ')} {level}")
         for name, level in wording.names_of(analysis).constant.items()
         if name not in ("environment", "transport", "mode")
     ]

@@ -30,12 +30,13 @@ _STYLES = {
 }
 
 
-def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
+def render(suite: SuiteResult, parts: Mapping[str, Analysis], way: str = "") -> str:
     """Draw the page.
 
     Args:
         suite: the result of a replay.
         parts: name -> analysis of each part.
+        way: from the page's folder to the result's, as an address that ends with a slash.
 
     Returns:
         HTML without scripts.
@@ -48,7 +49,8 @@ def render(suite: SuiteResult, parts: Mapping[str, Analysis]) -> str:
         "conditions": sorted({said for one in parts.values() if (said := page.conditions(one))}),
         "parts": [(name, one.experiment.title, page.when(one)) for name, one in parts.items()],
         "absent": suite.absent,
-        "folder": suite.folder.name,
+        "folder": suite.folder.resolve().name,
+        "way": way,
     }
     return page.drawn("replay.html.j2", context)
 

@@ -11,7 +11,7 @@ from tare.analysis import Analysis, Question
 from tare.analysis.cells import CellView
 from tare.cell import Cell
 from tare.report import numbers
-from tare.report.numbers import SPACE, Value
+from tare.report.numbers import Value
 from tare.stats import Interval, Ratio, Verdict
 from tare.workloads import Statistic, Unit
 
@@ -165,7 +165,7 @@ class Names:
 
     def level(self, factor: str, level: str) -> str:
         """One level in plain words."""
-        shown = level.replace(" us", f"{SPACE}\N{MICRO SIGN}s")
+        shown = numbers.micro(level)
         if factor in _LEVELS:
             return _LEVELS[factor](shown)
         return f"{factor.replace('_', ' ')} {shown}"

@@ -188,15 +188,19 @@ class Figure:
 
 def shape(style: str) -> str:
     """The shape that goes with a style; bars have none."""
-    if style[:1] == "c" and style[1:].isdigit():
-        return _SERIES[int(style[1:])]
+    colour, _, turn = style.partition(" s")
+    if colour[:1] == "c" and colour[1:].isdigit():
+        return _SERIES[(int(colour[1:]) + int(turn or 0)) % len(_SERIES)]
     return _SHAPES.get(style, "bar")
 
 
 def series(domain: Iterable[str]) -> dict[str, str]:
-    """Give each member of a domain, in the order of first appearance, a style."""
-    members = list(dict.fromkeys(domain))
-    return {member: f"c{i % len(_SERIES)}" for i, member in enumerate(members)}
+    """Give each member of a domain, in the order of first appearance, a style.
+
+    Where the colours have gone round, each comes with the next one's shape.
+    """
+    members = {member: divmod(i, len(_SERIES)) for i, member in enumerate(dict.fromkeys(domain))}
+    return {member: f"c{i}{f' s{turn}' if turn else ''}" for member, (turn, i) in members.items()}
 
 
 def legend(styles: dict[str, str]) -> tuple[tuple[str, str], ...]:

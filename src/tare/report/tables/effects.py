@@ -128,7 +128,7 @@ def paper(analysis: Analysis, names: Names, most: int | None = None) -> Table | 
             for one in shown
         )
         figure = beside.figure
-        published = figure.text.replace(" us", " \N{MICRO SIGN}s")
+        published = numbers.micro(figure.text)
         rows.append((figure.measured, figure.where, published, ours, beside.what))
     if not rows:
         return None
