@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::mark::{Machine, Mark};
+use super::mark::{Machine, Mark, note_ran_here};
 use super::{Driver, look};
 use crate::error::Error;
 
@@ -62,6 +62,7 @@ impl Driver {
     fn begin(&mut self, incoming: Option<&str>) -> Result<(), Error> {
         let mark = Mark::draw()?;
         self.destination.monitor().ask(|qmp| mark.leave_in(qmp))?;
+        self.source.ask(note_ran_here)?;
         self.source.ask(|qmp| mark.leave_in(qmp))?;
         self.source.is_known_by(mark.clone());
         self.destination.monitor().is_known_by(mark);
