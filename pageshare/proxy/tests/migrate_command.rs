@@ -4,10 +4,12 @@ use crate::lab;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
 use lab::{Fate, Guest, Stage, end};
+use pageshare::address::Address;
 use pageshare::drive::LOADING;
 use serde_json::{Value, json};
 
@@ -31,12 +33,16 @@ fn the_guest_arrives_and_the_summary_says_what_it_took() {
     let record = read(&record);
     assert_eq!(record["outcome"], "arrived");
     assert!(record["proxy"]["error"].is_null(), "{record}");
-    let left: Vec<_> = std::fs::read_dir(stage.directory.path())
+    assert_eq!(places(&stage), 0);
+}
+
+/// How many private directories the command has made and not removed.
+fn places(stage: &Stage) -> usize {
+    std::fs::read_dir(stage.directory.path())
         .expect("readable")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with("pageshare-"))
-        .collect();
-    assert!(left.is_empty(), "{left:?} is left behind");
+        .count()
 }
 
 #[test]
@@ -116,6 +122,21 @@ fn ctrl_c_does_not_wait_for_a_destination_that_gives_no_answer() {
     assert!(seconds < LOADING.as_secs_f64(), "{said}");
     let (fate, said) = stage.resume();
     assert_eq!(fate, Fate::Stayed, "{said}");
+    assert!(!is_marked(&mut stage.source), "{said}");
+}
+
+#[test]
+fn ctrl_c_before_the_migration_begins_leaves_nothing() {
+    let mut stage = Stage::set();
+    let silent = stage.directory.path().join("silent");
+    let _accepts_nothing = UnixListener::bind(&silent).expect("a fresh path");
+    stage.to_qmp = Some(Address::Unix(silent));
+    let driver = stage.migrate(&[]);
+    lab::wait_for("it to wait for the monitor", || (places(&stage) > 0).then_some(()));
+    lab::signal("INT", driver.id());
+    let (output, said) = end(driver);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(places(&stage), 0);
     assert!(!is_marked(&mut stage.source), "{said}");
 }
 

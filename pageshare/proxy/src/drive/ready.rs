@@ -1,5 +1,7 @@
 //! What both QEMUs are told before a migration, and that it begins.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -19,12 +21,29 @@ impl Driver {
     /// Returns that limit.
     ///
     /// # Errors
-    /// If a side is not in a state to migrate, or they are set differently.
+    /// If a side is not in a state to migrate, they are set differently, or it is told to stop.
     pub fn prepare(
         &mut self,
         incoming: Option<&str>,
         downtime_limit: Option<Duration>,
     ) -> Result<Duration, Error> {
+        // Later an answer may tell where the guest is.
+        self.heed(&Arc::clone(&self.stop));
+        let ready = self.make_ready(incoming, downtime_limit);
+        self.heed(&Arc::default());
+        ready.map(|()| self.downtime_limit)
+    }
+
+    fn heed(&mut self, stop: &Arc<AtomicBool>) {
+        self.source.heed(stop);
+        self.destination.monitor().heed(stop);
+    }
+
+    fn make_ready(
+        &mut self,
+        incoming: Option<&str>,
+        downtime_limit: Option<Duration>,
+    ) -> Result<(), Error> {
         let source = self.source.ask(look)?;
         let there = self.destination.monitor().ask(look)?;
         if there.run_state != "inmigrate" {
@@ -55,7 +74,7 @@ impl Driver {
         if begun.is_err() {
             self.withdraw();
         }
-        begun.map(|()| self.downtime_limit)
+        begun
     }
 
     /// From here on there is something to resume.
@@ -70,6 +89,11 @@ impl Driver {
         self.destination.monitor().execute("stop", &json!({}))?;
         if let Some(uri) = incoming {
             self.destination.monitor().execute("migrate-incoming", &json!({"uri": uri}))?;
+        }
+        if self.stop.load(Ordering::SeqCst) {
+            return Err(Error::Refused(
+                "told to end before the migration began: the guest stays at the source".into(),
+            ));
         }
         Ok(())
     }

@@ -170,6 +170,20 @@ fn a_destination_that_loads_the_devices_in_postcopy_is_not_let_run() {
     assert_eq!(said, "paused");
 }
 
+#[test]
+fn a_driver_that_is_told_to_end_before_the_migration_leaves_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let (here, there) = (says("", "running"), says("", "inmigrate"));
+    let mut driver = driver(directory.path(), &here, &there);
+    driver.stop.store(true, Ordering::SeqCst);
+    let said = driver.prepare(None, None).unwrap_err().to_string();
+    assert!(said.contains("stays at the source"), "{said}");
+    for says in [here, there] {
+        let says = says.lock().unwrap();
+        assert!(!says.keys().any(|asked| asked.starts_with("/objects")), "{says:?}");
+    }
+}
+
 /// As QEMU refuses to cancel where postcopy has begun since it was asked.
 #[test]
 fn a_migration_that_cannot_be_cancelled_any_more_goes_on() {
