@@ -8,7 +8,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use lab::{Fate, Guest, Stage, end};
+use lab::{Fate, Guest, Incoming, Model, Stage, end};
 use pageshare::address::Address;
 use pageshare::drive::LOADING;
 use serde_json::{Value, json};
@@ -296,7 +296,19 @@ fn a_migration_whose_sides_would_wait_for_different_channels_is_refused() {
         stage.destination.capabilities(&["postcopy-ram"]);
         "`postcopy-preempt` is on at one QEMU"
     };
-    for set in [&multifd as &dyn Fn(&mut Stage) -> &'static str, &preempt] {
+    let newer = Model::newer();
+    let acknowledges = |stage: &mut Stage| {
+        if let Some(newer) = &newer {
+            stage.source = Guest::running_on(newer);
+            stage.destination = Guest::start(newer, &Incoming::Deferred);
+        }
+        stage.source.capabilities(&["return-path", "switchover-ack"]);
+        "`switchover-ack` is on at one QEMU"
+    };
+    let mut sets = vec![&multifd as &dyn Fn(&mut Stage) -> &'static str, &preempt];
+    // QEMU 7.2 does not know it.
+    sets.extend(newer.is_some().then_some(&acknowledges as &dyn Fn(&mut Stage) -> _));
+    for set in sets {
         let mut stage = Stage::set();
         let named = set(&mut stage);
         let (output, said) = end(stage.migrate(&[]));

@@ -11,8 +11,15 @@ use super::{Driver, look};
 use crate::error::Error;
 
 /// Capabilities without which at one side the other would not understand, or wait for ever.
-const COMPARED: [&str; 6] =
-    ["multifd", "xbzrle", "postcopy-ram", "postcopy-preempt", "x-ignore-shared", "compress"];
+const COMPARED: [&str; 7] = [
+    "multifd",
+    "xbzrle",
+    "postcopy-ram",
+    "postcopy-preempt",
+    "switchover-ack",
+    "x-ignore-shared",
+    "compress",
+];
 
 impl Driver {
     /// Makes both sides ready: the destination may not start by itself and awaits the migration
