@@ -159,7 +159,7 @@ fn shelves(arguments: &ReceiveArgs) -> Result<Vec<(Scope, Arc<Shelf>)>, Error> {
         let shelf = if let Some(path) = index {
             Shelf::file(path, kept, &scope.key)?
         } else {
-            let refresh = (arguments.refresh > 0 && !(sources.is_empty() && kept.is_none()))
+            let refresh = (arguments.refresh > 0 && !sources.is_empty())
                 .then(|| Duration::from_secs(arguments.refresh));
             Shelf::scan(sources, kept, &scope.key, threads(arguments.threads), refresh)?
         };
