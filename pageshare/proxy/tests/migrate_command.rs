@@ -136,6 +136,8 @@ fn ctrl_c_before_the_migration_begins_leaves_nothing() {
     lab::signal("INT", driver.id());
     let (output, said) = end(driver);
     assert_eq!(output.status.code(), Some(1), "{said}");
+    // As long as is waited for one that may come back.
+    assert!(said.contains("no answer") && !said.contains("no answer for 10 s"), "{said}");
     assert_eq!(places(&stage), 0);
     assert!(!is_marked(&mut stage.source), "{said}");
 }
