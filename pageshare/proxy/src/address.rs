@@ -57,14 +57,16 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// The host alone, for a TCP address: the name that its certificate must bear.
+    /// The host alone, for a TCP address: the name that its certificate must bear. A zone is this host's
+    /// name of a way there, and in no certificate.
     #[must_use]
     pub fn host(&self) -> Option<&str> {
         match self {
             Self::Unix(_) => None,
             Self::Tcp(text) => {
                 let (host, _) = text.rsplit_once(':')?;
-                Some(host.trim_start_matches('[').trim_end_matches(']'))
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                Some(host.split_once('%').map_or(host, |(host, _)| host))
             }
         }
     }
@@ -79,7 +81,9 @@ mod tests {
         for text in ["unix:/run/vm.sock", "tcp:10.0.0.2:4455", "tcp:[::1]:4455", "tcp:host:1"] {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
-        assert_eq!("tcp:[::1]:4455".parse::<Address>().unwrap().host(), Some("::1"));
+        let host = |text: &str| text.parse::<Address>().unwrap().host().map(str::to_owned);
+        assert_eq!(host("tcp:[::1]:4455").as_deref(), Some("::1"));
+        assert_eq!(host("tcp:[fe80::1%eth0]:4455").as_deref(), Some("fe80::1"));
     }
 
     #[test]

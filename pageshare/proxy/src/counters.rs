@@ -71,43 +71,43 @@ counters! {
     wire_sent: Bytes,
     /// Bytes of records received from the other proxy; TLS, TCP and IP add theirs.
     wire_received: Bytes,
-    /// Zero pages, which travelled as runs.
+    /// Zero pages, which travelled as runs (sender).
     zero_pages: Number,
-    /// Page contents in the streams.
+    /// Page contents in the streams (sender).
     pages: Number,
     /// Pages asked for by hash.
     pages_asked: Number,
     /// Pages sent as references.
     pages_referenced: Number,
-    /// Bytes that went through the compressor, before.
+    /// Bytes that went through the compressor, before (sender).
     compressed_from: Bytes,
-    /// Bytes that went through the compressor, after.
+    /// Bytes that went through the compressor, after (sender).
     compressed_to: Bytes,
-    /// Bytes of the streams that the destination QEMU has taken, as the sender knows.
+    /// Bytes of the streams that the destination QEMU has taken, as far as is known (sender).
     stream_accepted: Bytes,
     /// Bytes of one channel's stream that were between the two QEMUs at once, at most (sender).
     most_in_flight: Most,
-    /// Page contents that KSM had merged at the source; 0 where KSM is not looked at.
+    /// Page contents that KSM had merged at the source; 0 where KSM is not looked at (sender).
     pages_merged: Number,
-    /// Pages asked for that KSM had merged.
+    /// Pages asked for that KSM had merged (sender).
     merged_asked: Number,
-    /// Pages asked for that KSM had merged, and that the receiver had. `merged_found / merged_asked`
-    /// is the precision of KSM's verdict; with `--candidates all`, `merged_found / pages_referenced`
-    /// is its recall.
+    /// Pages asked for that KSM had merged, and that the receiver had (sender). `merged_found /
+    /// merged_asked` is the precision of KSM's verdict; with `--candidates all`, `merged_found /
+    /// pages_referenced` is its recall.
     merged_found: Number,
-    /// Segments that waited for an answer: round trips, many of them in flight at once.
+    /// Segments that waited for an answer: round trips, many of them in flight at once (sender).
     segments_asked: Number,
-    /// Segments that referred to pages without waiting: round trips spared.
+    /// Segments that referred to pages without waiting: round trips spared (sender).
     segments_at_once: Number,
-    /// Pages referred to before the answer.
+    /// Pages referred to before the answer (sender).
     pages_at_once: Number,
-    /// Pages referred to before the answer that the receiver lacked, and was sent after all.
+    /// Pages referred to before the answer that the receiver lacked, and was sent after all (sender).
     pages_supplied: Number,
-    /// Pages sent as the difference from an earlier version.
+    /// Pages sent as the difference from an earlier version (sender).
     pages_delta: Number,
-    /// Pages sent as the difference from a version in a kept copy.
+    /// Pages sent as the difference from a version in a kept copy (sender).
     pages_delta_kept: Number,
-    /// Bytes that differences spared, before compression.
+    /// Bytes that differences spared, before compression (sender).
     delta_saved: Bytes,
     /// Pages of the copy kept at this end, for the return trip.
     pages_kept: Number,

@@ -31,7 +31,7 @@ use crate::error::Error;
 use crate::qmp::Qmp;
 use decide::{can_be_cancelled, has_switched, may_be_loading, takes_its_time};
 use destination::Destination;
-use mark::{Mark, has_noted_arrival, note_arrival};
+use mark::{Mark, has_noted_arrival, may_have_run_there, note_arrival, note_ran_there};
 use monitor::Monitor;
 
 /// A destination that has every byte loads its devices well within this; until then it may not
@@ -53,8 +53,8 @@ pub struct Driver {
     paused: bool,
     /// Postcopy has begun, and the guest has run at the destination.
     ran_there: bool,
-    /// Another driver has begun, and may have let the guest run at the destination.
-    resumes: bool,
+    /// Another driver has begun, and has not noted whether the guest may have run at the destination.
+    guesses: bool,
     /// For which QEMU may let the guest stand still.
     downtime_limit: Duration,
     /// The source's migration status, and since when it is that.
@@ -98,7 +98,7 @@ impl Driver {
             destination: Destination::new(destination, LOADING),
             paused: false,
             ran_there: false,
-            resumes: false,
+            guesses: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
             refusal: None,
@@ -116,11 +116,14 @@ impl Driver {
         if has_switched(&self.status.0) {
             return Ok(false);
         }
-        let still = can_be_cancelled(&self.source.ask(look)?.migration);
-        if still {
-            self.source.execute("migrate_cancel", &json!({}))?;
+        if !can_be_cancelled(&self.source.ask(look)?.migration) {
+            return Ok(false);
         }
-        Ok(still)
+        match self.source.execute("migrate_cancel", &json!({})) {
+            // Postcopy has begun meanwhile.
+            Err(Error::Refused(_)) => Ok(false),
+            told => told.map(|_| true),
+        }
     }
 
     /// Why the source has given up a migration, if it says.
@@ -159,7 +162,8 @@ impl Driver {
         if let Err(stranger @ Error::Refused(_)) = self.destination.monitor().ask(look) {
             return Err(stranger);
         }
-        self.resumes = true;
+        let ran_there = self.source.ask(may_have_run_there)?;
+        (self.ran_there, self.guesses) = (ran_there == Some(true), ran_there.is_none());
         loop {
             if let Some(outcome) = self.step(|_| {})? {
                 return Ok(outcome);
@@ -203,12 +207,12 @@ impl Driver {
         }
         if let There::Seen(seen) = &there {
             let switched = has_switched(&seen.migration) || seen.migration == "postcopy-paused";
-            self.ran_there |= self.resumes && switched;
+            self.ran_there |= self.guesses && switched;
         }
         match decide(&source, &there, self.paused, self.ran_there) {
             Action::Wait => {}
             Action::Cancel => self.give_up("the destination's monitor does not come back")?,
-            Action::Start => self.let_run(),
+            Action::Start => self.let_run(&source),
             Action::Discard => self.destination.discard(),
             Action::TakeBack => drop(self.source.execute("cont", &json!({}))?),
             Action::End(outcome) => {
@@ -299,7 +303,11 @@ impl Driver {
 
     /// Lets the destination run. If the word is lost on its way, or obeyed only later, as where the
     /// source still holds the lock of an image, the next look shows it.
-    fn let_run(&mut self) {
+    fn let_run(&mut self, source: &Seen) {
+        // First: who is killed before the rest of this must not have the guest ended there.
+        if has_switched(&source.migration) && self.source.ask(note_ran_there).is_err() {
+            return;
+        }
         let told = self.destination.monitor().execute("cont", &json!({}));
         if let Err(Error::Refused(words)) = told {
             if self.refusal.as_ref() != Some(&words) {

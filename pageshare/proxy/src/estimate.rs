@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::error::Error;
 use crate::link::{Body, Link};
-use crate::send::{self, Sender};
+use crate::send::{self, Sender, compressor};
 use crate::sources::{self, Run};
 
 /// Pages asked for, or compressed, at a time: as many as a segment of a migration holds.
@@ -80,11 +80,6 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
     }
 
     Ok(seen.predict(&pages, link, sender.threads))
-}
-
-/// A compressor of this level.
-pub(crate) fn compressor(level: i32) -> Result<Compressor, Error> {
-    Compressor::new(level).map_err(|error| Error::Refused(format!("zstd level {level}: {error}")))
 }
 
 /// What has come of the sample so far.

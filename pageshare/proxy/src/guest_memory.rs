@@ -13,8 +13,10 @@ use crate::sources::{Memory, guest_mappings};
 
 /// QEMU aligns a guest's memory to this.
 const ALIGNMENT: u64 = 2 << 20;
-/// Places at which a block may lie that are looked at.
+/// Places at which a block may lie that are looked at, and those of all blocks: their list comes from
+/// the other host. QEMU lists the largest first.
 const MOST_PLACES: usize = 4096;
+const MOST_PLACES_IN_ALL: usize = 16 * MOST_PLACES;
 /// So many pages may be compared with all places in vain: the block is then given up.
 const MOST_MISSES: u32 = 256;
 
@@ -22,6 +24,7 @@ const MOST_MISSES: u32 = 256;
 pub struct GuestMemory {
     pid: u32,
     memory: Arc<Memory>,
+    bytes: u64,
     blocks: HashMap<Vec<u8>, Places>,
 }
 
@@ -39,7 +42,7 @@ impl GuestMemory {
     /// # Errors
     /// If there is no such process or it may not be read.
     pub fn open(pid: u32) -> io::Result<Self> {
-        Ok(Self { pid, memory: Arc::new(Memory::open(pid)?), blocks: HashMap::new() })
+        Ok(Self { pid, memory: Arc::new(Memory::open(pid)?), bytes: 0, blocks: HashMap::new() })
     }
 
     /// Finds the places where these blocks may lie.
@@ -48,11 +51,14 @@ impl GuestMemory {
     /// If the process has ended.
     pub fn learn(&mut self, blocks: &[RamBlock]) -> io::Result<()> {
         let mappings = guest_mappings(self.pid)?;
+        self.bytes = mappings.iter().map(|(from, to)| to - from).sum();
+        let mut left = MOST_PLACES_IN_ALL;
         self.blocks = blocks
             .iter()
             .map(|block| {
                 let places = mappings.iter().flat_map(|(from, to)| places(*from, *to, block.bytes));
-                let addresses = places.take(MOST_PLACES).collect();
+                let addresses: Vec<u64> = places.take(left.min(MOST_PLACES)).collect();
+                left -= addresses.len();
                 (
                     block.name.clone().into_bytes(),
                     Places { bytes: block.bytes, addresses, misses: 0 },
@@ -60,6 +66,12 @@ impl GuestMemory {
             })
             .collect();
         Ok(())
+    }
+
+    /// Size of all mappings in which the blocks may lie, whatever their list says.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// The address of a page of a block, if the block has it and it is certain where the block lies. `fits` says of a
@@ -136,5 +148,17 @@ mod tests {
         for beyond in [8 << 20, (8 << 20) - 1, u64::MAX - 4095, u64::MAX] {
             assert_eq!(guest.place(b"ram", beyond, |_| true), None, "{beyond}");
         }
+    }
+
+    #[test]
+    fn a_list_of_many_blocks_takes_no_more_room_than_one_of_a_few() {
+        // Nothing of it is touched.
+        let _ram = std::hint::black_box(vec![0_u8; 256 << 20]);
+        let mut guest = GuestMemory::open(std::process::id()).unwrap();
+        let block = |number: usize| RamBlock { name: number.to_string(), bytes: 1 };
+        let blocks: Vec<RamBlock> = (0..1000).map(block).collect();
+        guest.learn(&blocks).unwrap();
+        let places: usize = guest.blocks.values().map(|places| places.addresses.len()).sum();
+        assert_eq!(places, MOST_PLACES_IN_ALL);
     }
 }

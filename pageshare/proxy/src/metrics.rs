@@ -74,13 +74,12 @@ impl Metrics {
         Self { vm: vm.to_owned(), state: Arc::default() }
     }
 
-    /// Serves scrapers at `address` in a thread of its own; returns where.
+    /// Serves scrapers at `address` in a thread of its own; returns where it listens.
     ///
     /// # Errors
     /// If the address is taken or not ours.
-    pub fn serve(&self, address: &Address) -> Result<Address, Error> {
+    pub fn serve(&self, address: &Address) -> Result<Arc<Listener>, Error> {
         let listener = Arc::new(Listener::bind(address)?);
-        let at = listener.address().clone();
         let rules = Rules {
             most: Rules::room(SCRAPERS),
             patience: PATIENCE,
@@ -93,7 +92,7 @@ impl Metrics {
             let ends = |end: &[u8]| said.bytes.windows(end.len()).any(|bytes| bytes == end);
             said.bytes.len() == LONGEST_REQUEST || ends(b"\n\n") || ends(b"\r\n\r\n")
         };
-        let mut gate = Gate::open(listener, rules, self.clone(), asked)?;
+        let mut gate = Gate::open(Arc::clone(&listener), rules, self.clone(), asked)?;
         let metrics = self.clone();
         threads::start(move || {
             loop {
@@ -102,7 +101,7 @@ impl Metrics {
                 let _ = metrics.answer(Until { socket, end: Some(came + PATIENCE) });
             }
         })?;
-        Ok(at)
+        Ok(listener)
     }
 
     /// A connection was turned away. It is counted, and said to the operator now and then.
@@ -255,7 +254,8 @@ mod tests {
     #[test]
     fn a_scraper_reads_what_has_ended_and_what_is_under_way_by_the_vms_names() {
         let metrics = Metrics::default();
-        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
         let ended = metrics.begin("send", [0; 16]);
         ended.is_of("web1");
         add(&ended.counts.stream_bytes, 1000);
@@ -268,7 +268,7 @@ mod tests {
         other.is_of("a \"b\"");
         add(&other.counts.stream_bytes, 7);
 
-        let answer = scrape(&address);
+        let answer = scrape(address);
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
         let says = |answer: &str, line: &str| {
             assert!(answer.contains(&format!("\npageshare_{line}\n")), "{line} in {answer}");
@@ -278,7 +278,7 @@ mod tests {
         says(&answer, "migrations_failed_total{vm=\"web1\"} 1");
         says(&answer, "migrations_running{vm=\"web1\"} 1");
         let _ = metrics.end(&running);
-        let answer = scrape(&address);
+        let answer = scrape(address);
         says(&answer, "stream_bytes_total{vm=\"web1\"} 1500");
         says(&answer, "migrations_running{vm=\"web1\"} 0");
     }
@@ -303,8 +303,9 @@ mod tests {
     #[test]
     fn a_vm_whose_name_was_given_is_there_before_it_migrates() {
         let metrics = Metrics::of("web1");
-        let address = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
-        assert!(scrape(&address).contains("\npageshare_migrations_total{vm=\"web1\"} 0\n"));
+        let listener = metrics.serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
+        assert!(scrape(address).contains("\npageshare_migrations_total{vm=\"web1\"} 0\n"));
     }
 
     #[test]
@@ -326,19 +327,21 @@ mod tests {
 
     #[test]
     fn nothing_else_than_the_metrics_is_answered() {
-        let address = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let listener = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
         for request in ["GET / HTTP/1.1", "GET /metrics2 HTTP/1.1", "POST /metrics HTTP/1.1", ""] {
-            let answer = ask(&address, format!("{request}\r\n\r\n").as_bytes());
+            let answer = ask(address, format!("{request}\r\n\r\n").as_bytes());
             assert!(answer.starts_with("HTTP/1.1 404 Not Found"), "{request}: {answer}");
         }
-        let answer = ask(&address, b"GET /metrics?name=x HTTP/1.1\r\n\r\n");
+        let answer = ask(address, b"GET /metrics?name=x HTTP/1.1\r\n\r\n");
         assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
     }
 
     #[test]
     fn a_request_without_an_end_is_read_no_further_than_any_may_be_long() {
-        let address = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
-        let answer = ask(&address, &vec![b'a'; LONGEST_REQUEST]);
+        let listener = Metrics::default().serve(&"tcp:127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.address();
+        let answer = ask(address, &vec![b'a'; LONGEST_REQUEST]);
         assert!(answer.starts_with("HTTP/1.1 404 Not Found"), "{answer}");
     }
 }

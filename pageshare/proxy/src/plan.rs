@@ -11,7 +11,8 @@ use tracing::warn;
 
 use crate::command_line;
 use crate::error::Error;
-use crate::estimate::{Estimate, Memory, Seen, compressor};
+use crate::estimate::{Estimate, Memory, Seen};
+use crate::send::compressor;
 use crate::sources;
 
 /// A host, as its index knows it.

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -17,6 +18,8 @@ pub struct Qmp {
     what: &'static str,
     address: Address,
     patience: Duration,
+    /// Once it is true, silence is not waited for.
+    stop: Arc<AtomicBool>,
     /// What has come of the next line.
     line: String,
 }
@@ -36,10 +39,23 @@ impl Qmp {
         address: &Address,
         patience: Duration,
     ) -> Result<Self, Error> {
+        Self::connect_until(Arc::default(), what, address, patience)
+    }
+
+    /// The same, as long as `stop` is false; see [`Qmp::heed`].
+    ///
+    /// # Errors
+    /// As [`Qmp::connect`].
+    pub fn connect_until(
+        stop: Arc<AtomicBool>,
+        what: &'static str,
+        address: &Address,
+        patience: Duration,
+    ) -> Result<Self, Error> {
         let writer = Arc::new(Socket::connect(what, address)?);
         let reader = BufReader::new(Until { socket: Arc::clone(&writer), end: None });
-        let mut qmp =
-            Self { reader, writer, what, address: address.clone(), patience, line: String::new() };
+        let (address, line) = (address.clone(), String::new());
+        let mut qmp = Self { reader, writer, what, address, patience, stop, line };
         qmp.be_patient(patience)?;
         let greeting = qmp.read(Instant::now(), &mut |_| true).map_err(|reason| {
             qmp.lost(format!("{reason} (a monitor serves one client at a time)"))
@@ -61,6 +77,11 @@ impl Qmp {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// From now on silence is waited for only while this is false.
+    pub fn heed(&mut self, stop: Arc<AtomicBool>) {
+        self.stop = stop;
     }
 
     /// How long an answer may take from now on.
@@ -190,7 +211,11 @@ impl Qmp {
         if waited >= self.patience {
             return Err(format!("no answer for {} s", self.patience.as_secs_f64()));
         }
-        if waits(waited) { Ok(()) } else { Err(format!("no answer for {} s", waited.as_secs())) }
+        if waits(waited) && !self.stop.load(Ordering::SeqCst) {
+            Ok(())
+        } else {
+            Err(format!("no answer for {} s", waited.as_secs()))
+        }
     }
 
     fn lost(&self, reason: String) -> Error {

@@ -7,6 +7,7 @@ use pageshare_wire::hello::SCOPE_NAME_BYTES;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::handshake::random;
 
 /// A tenant, a set of public images, or whatever else trusts itself: within it, a sender may learn
 /// which pages the receiver has.
@@ -33,10 +34,7 @@ impl Scope {
     /// If the name is empty or too long, or the system gives no randomness.
     pub fn generate(name: &str) -> Result<Self, Error> {
         check_name(name).map_err(Error::Refused)?;
-        let mut key = [0; 32];
-        getrandom::fill(&mut key)
-            .map_err(|error| Error::Refused(format!("the system gives no randomness: {error}")))?;
-        Ok(Self { name: name.to_owned(), key: ScopeKey(key) })
+        Ok(Self { name: name.to_owned(), key: ScopeKey(random()?) })
     }
 
     /// Reads a scope's file.

@@ -35,6 +35,7 @@ use crate::socket::{Listener, Socket};
 use crate::threads::{self, locked};
 use migration::Migration;
 use workers::Workers;
+pub(crate) use workers::compressor;
 
 /// How to send.
 pub struct Sender {

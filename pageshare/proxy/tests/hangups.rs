@@ -28,7 +28,8 @@ impl Proxies {
         let (to, wire, from) = (at("out"), at("wire"), at("in"));
         let destination = UnixListener::bind(path(&from)).expect("a fresh socket");
         let spawn = |role: &str, words: [&str; 4]| {
-            let words = [&["--insecure"], &words[..]].concat();
+            let metrics = at(&format!("{role}.metrics"));
+            let words = [&["--insecure", "--metrics", &metrics], &words[..]].concat();
             let words: Vec<String> = words.into_iter().map(str::to_owned).collect();
             Proxy::spawn(by(), directory.path(), role, &words)
         };
@@ -81,7 +82,9 @@ fn a_hangup_that_nobody_ignores_ends_the_proxies_and_their_sockets() {
     proxies.carry(1);
     proxies.signal("HUP");
     assert_eq!(proxies.end(), [Some(130); 2]);
-    assert!(!path(&proxies.to).exists());
+    for socket in ["out", "wire", "send.metrics", "receive.metrics"] {
+        assert!(!proxies.directory.path().join(socket).exists(), "{socket} is left behind");
+    }
 }
 
 #[test]

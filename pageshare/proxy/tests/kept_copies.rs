@@ -216,3 +216,18 @@ fn what_a_killed_sender_left_unfinished_is_removed_and_never_used() {
     let copies = scratch.copies();
     assert!(copies.len() == 1 && copies[0] != left[0], "{left:?}, then {copies:?}");
 }
+
+#[test]
+fn a_scope_of_kept_copies_alone_is_not_indexed_again_and_again() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let [with, without] = ["with", "without"].map(|name| lab::scope(directory.path(), name));
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    std::fs::write(at("image"), [7; 4096]).expect("the scratch directory is writable");
+    let source = format!("with=image:{}", at("image"));
+    let scopes = ["--scope", &with, "--scope", &without, "--source", &source];
+    let pair = Pair::unix(&[], &[&scopes[..], &["--kept", &at("kept"), "--refresh", "1"]].concat());
+    lab::wait_for("the other scope's source to be indexed again", || {
+        (pair.receive.log().matches("indexed 1 pages").count() > 3).then_some(())
+    });
+    assert_eq!(pair.receive.log().matches("indexed 0 pages").count(), 1);
+}

@@ -4,10 +4,12 @@ use crate::lab;
 
 use std::io::Write;
 use std::net::TcpStream;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use lab::{Fate, Guest, Stage, end};
+use lab::{Fate, Guest, Incoming, Model, Stage, end};
+use pageshare::address::Address;
 use pageshare::drive::LOADING;
 use serde_json::{Value, json};
 
@@ -31,12 +33,16 @@ fn the_guest_arrives_and_the_summary_says_what_it_took() {
     let record = read(&record);
     assert_eq!(record["outcome"], "arrived");
     assert!(record["proxy"]["error"].is_null(), "{record}");
-    let left: Vec<_> = std::fs::read_dir(stage.directory.path())
+    assert_eq!(places(&stage), 0);
+}
+
+/// How many private directories the command has made and not removed.
+fn places(stage: &Stage) -> usize {
+    std::fs::read_dir(stage.directory.path())
         .expect("readable")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .filter(|name| name.starts_with("pageshare-"))
-        .collect();
-    assert!(left.is_empty(), "{left:?} is left behind");
+        .count()
 }
 
 #[test]
@@ -119,11 +125,29 @@ fn ctrl_c_does_not_wait_for_a_destination_that_gives_no_answer() {
     assert!(!is_marked(&mut stage.source), "{said}");
 }
 
+#[test]
+fn ctrl_c_before_the_migration_begins_leaves_nothing() {
+    let mut stage = Stage::set();
+    let silent = stage.directory.path().join("silent");
+    let _accepts_nothing = UnixListener::bind(&silent).expect("a fresh path");
+    stage.to_qmp = Some(Address::Unix(silent));
+    let driver = stage.migrate(&[]);
+    lab::wait_for("it to wait for the monitor", || (places(&stage) > 0).then_some(()));
+    lab::signal("INT", driver.id());
+    let (output, said) = end(driver);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    // As long as is waited for one that may come back.
+    assert!(said.contains("no answer") && !said.contains("no answer for 10 s"), "{said}");
+    assert_eq!(places(&stage), 0);
+    assert!(!is_marked(&mut stage.source), "{said}");
+}
+
 /// Whether a driver has left word in a QEMU that there is something to resume.
 fn is_marked(guest: &mut Guest) -> bool {
     let objects = guest.execute("qom-list", json!({"path": "/objects"}));
     let objects = objects.as_array().expect("a list");
-    objects.iter().any(|object| object["name"] == "pageshare-migration")
+    let is_mark = |name: &str| matches!(name, "pageshare-migration" | "pageshare-ran");
+    objects.iter().any(|object| object["name"].as_str().is_some_and(is_mark))
 }
 
 #[test]
@@ -274,7 +298,19 @@ fn a_migration_whose_sides_would_wait_for_different_channels_is_refused() {
         stage.destination.capabilities(&["postcopy-ram"]);
         "`postcopy-preempt` is on at one QEMU"
     };
-    for set in [&multifd as &dyn Fn(&mut Stage) -> &'static str, &preempt] {
+    let newer = Model::newer();
+    let acknowledges = |stage: &mut Stage| {
+        if let Some(newer) = &newer {
+            stage.source = Guest::running_on(newer);
+            stage.destination = Guest::start(newer, &Incoming::Deferred);
+        }
+        stage.source.capabilities(&["return-path", "switchover-ack"]);
+        "`switchover-ack` is on at one QEMU"
+    };
+    let mut sets = vec![&multifd as &dyn Fn(&mut Stage) -> &'static str, &preempt];
+    // QEMU 7.2 does not know it.
+    sets.extend(newer.is_some().then_some(&acknowledges as &dyn Fn(&mut Stage) -> _));
+    for set in sets {
         let mut stage = Stage::set();
         let named = set(&mut stage);
         let (output, said) = end(stage.migrate(&[]));

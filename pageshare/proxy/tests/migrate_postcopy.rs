@@ -5,7 +5,7 @@ use crate::lab;
 use std::io::{BufRead, BufReader};
 use std::process::Child;
 
-use lab::{Fate, Stage, end};
+use lab::{Fate, Guest, Incoming, Model, Stage, end};
 use serde_json::json;
 
 /// A migration whose guest runs at the destination, and most of whose pages are still to come.
@@ -104,4 +104,31 @@ fn a_cut_in_postcopy_ends_nobody_and_can_be_recovered_from() {
     assert_eq!(stage.source.migration_end(), "completed");
     let (fate, said) = stage.resume();
     assert_eq!(fate, Fate::Arrived, "{said}");
+}
+
+/// QEMU before 10.2 leaves such a guest at the destination for good.
+#[test]
+fn a_guest_that_nobody_has_let_run_in_postcopy_goes_on_at_the_source() {
+    let Some(newest) = Model::newest() else { return };
+    let mut stage = Stage::holding();
+    stage.source = Guest::running_on(&newest);
+    stage.destination = Guest::start(&newest, &Incoming::Deferred);
+    stage.checksum = stage.source.checksum();
+    for guest in [&mut stage.source, &mut stage.destination] {
+        guest.capabilities(&["postcopy-ram"]);
+    }
+    stage.slow(4);
+    let mut driver = stage.migrate(&[]);
+    stage.wait_for_bytes();
+    stage.source.execute("migrate-start-postcopy", json!({}));
+    stage.wait_for_the_last_word();
+    assert_eq!(stage.source.migration_status(), "postcopy-device");
+    driver.kill().expect("our own child");
+    driver.wait().expect("our own child");
+    stage.release();
+    assert_eq!(stage.source.migration_end(), "failed");
+    let (fate, said) = stage.resume();
+    assert_eq!(fate, Fate::Stayed, "{said}");
+    assert!(said.contains("has been ended"), "{said}");
+    assert_eq!(stage.destination.state_if_alive(), None);
 }

@@ -127,6 +127,7 @@ fn a_sender_for_one_migration_ends_behind_the_one_that_began_before_the_first_wa
     assert!(rest == MIGRATION, "{}", place.both[0].log());
     drop(end);
     assert!(place.both[0].end().success(), "{}", place.both[0].log());
+    assert!(!metrics.exists(), "the metrics' socket is left behind");
 }
 
 #[test]

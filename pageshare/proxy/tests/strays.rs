@@ -345,3 +345,34 @@ fn a_sender_that_speaks_slowly_has_one_deadline_for_all_that_it_says() {
     });
     assert!(said.count() < HELLO_BYTES - 1, "{}", receiver.log());
 }
+
+/// One of multifd's that has been held up for longer than `SILENCE` is not the one for `postcopy-preempt`.
+#[test]
+fn a_channel_that_speaks_late_leaves_room_for_the_one_that_stays_silent() {
+    let mut pair = Pair::unix(&[], &[]);
+    let destination = UnixListener::bind(path(&pair.from)).expect("a fresh socket");
+    let mut main = connect(&pair);
+    main.write_all(MIGRATION).expect("the proxy takes it");
+    let mut ends = vec![destination.accept().expect("the proxy connects").0];
+    destination.set_nonblocking(true).expect("our own socket");
+    let mut comes = |what| {
+        let (end, _) = lab::wait_for(what, || destination.accept().ok());
+        end.set_nonblocking(false).expect("our own socket");
+        ends.push(end);
+    };
+    let mut late = connect(&pair);
+    comes("the late one");
+    late.write_all(&[0x11, 0x22, 0x33, 0x44]).expect("the proxy takes it");
+    let silent = connect(&pair);
+    comes("the silent one");
+    for channel in [main, late, silent] {
+        channel.shutdown(Shutdown::Write).expect("a connected socket");
+    }
+    for (end, all) in ends.iter_mut().zip([MIGRATION, &[0x11, 0x22, 0x33, 0x44], &[]]) {
+        let mut arrived = Vec::new();
+        end.read_to_end(&mut arrived).expect("a half-close");
+        assert!(arrived == all);
+    }
+    drop(ends);
+    assert!(pair.send.record()["error"].is_null(), "{}", pair.logs());
+}

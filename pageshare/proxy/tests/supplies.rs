@@ -96,6 +96,25 @@ fn a_supply_may_come_behind_its_segment_or_before_it() {
     }
 }
 
+/// A list of RAM blocks that goes on and on, each of one byte.
+#[test]
+fn a_sender_that_lists_blocks_without_end_is_read_no_further() {
+    let channel = Channel::open();
+    let mut stream = b"QEVM\0\0\0\x03\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04".to_vec();
+    stream.extend(RamWord(!0xfff | RamWord::MEM_SIZE).to_bytes());
+    stream.extend(b"\x01a\0\0\0\0\0\0\0\x01".repeat(2000));
+    let length = stream.len();
+    let mut draft = Draft::new(stream);
+    draft.add(Token::Bytes, length, false);
+    let encoded = draft.encode(Vec::new(), &[], &[], None);
+    let mut segment = encoded.seal(0, &mut Chain::default());
+    segment.extend(encoded.payload());
+    assert!(channel.send(Kind::Segment, 0, &[&segment]));
+    lab::wait_for("the receiver to say why", || {
+        channel.receiver.log().contains("more than 1024 RAM blocks").then_some(())
+    });
+}
+
 /// A segment's body that says that it stands for one byte, and is a MiB of empty operations.
 fn hollow() -> Vec<u8> {
     let ops = [1_u8, 0, 0, 0, 0].repeat((1 << 20) / 5);

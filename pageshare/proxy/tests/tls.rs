@@ -5,21 +5,17 @@ use crate::lab;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use lab::Pair;
 use lab::pki::{certificates, certificates_between};
+use lab::stand_in::path;
 use pageshare::address::Address;
 use pageshare::link::{TlsFiles, deadline};
 use pageshare::socket::Socket;
 
 /// What a sender says whose receiver closes the connection during the handshake.
 const UNAGREED: &str = "closed the connection before it agreed";
-
-fn path(address: &str) -> PathBuf {
-    PathBuf::from(address.strip_prefix("unix:").expect("a Unix socket"))
-}
 
 /// Sends `stream` through the pair; returns what arrived, or nothing if it was cut.
 fn through(pair: &Pair, stream: &[u8]) -> Option<Vec<u8>> {

@@ -25,7 +25,7 @@ mod virtio_mem;
 mod why;
 mod word;
 
-pub use main_channel::RamBlock;
+pub use main_channel::{MOST_BLOCKS, RamBlock};
 pub use multifd::says_nothing;
 pub use parser::{ChannelKind, Parser, Step};
 pub use return_path::ReturnPath;

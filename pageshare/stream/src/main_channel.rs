@@ -76,6 +76,8 @@ const PAGE_BITS: u32 = 12;
 const LONGEST_NAME: u32 = 4096;
 const LONGEST_COMPRESSED: u32 = 8192;
 const MOST_CAPABILITIES: u32 = 128;
+/// More RAM blocks than this no QEMU has. They are remembered, and who writes the stream may be hostile.
+pub const MOST_BLOCKS: usize = 1024;
 
 impl MainChannel {
     pub(crate) const MAGIC: [u8; 4] = *b"QEVM";
@@ -338,6 +340,9 @@ impl MainChannel {
         let bytes = cursor.u64()?;
         if name.is_empty() || bytes == 0 || bytes > left {
             return Err(Why::RamBlocks(total).into());
+        }
+        if self.blocks.len() == MOST_BLOCKS {
+            return Err(Why::MoreBlocks(MOST_BLOCKS).into());
         }
         if self.postcopy && self.ignore_shared {
             // Which of the two optional fields follows cannot be told from the bytes.

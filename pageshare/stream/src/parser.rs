@@ -36,7 +36,7 @@ pub enum ChannelKind {
 
 enum State {
     Start,
-    Main(MainChannel),
+    Main,
     Multifd(Multifd),
     Verbatim,
 }
@@ -47,14 +47,13 @@ const TLS_HANDSHAKE: [u8; 2] = [0x16, 0x03];
 /// Parses one channel of a migration. Feed it the channel's bytes in pieces of any size.
 pub struct Parser {
     state: State,
+    /// The main channel, if it is that: what it has said is known also where the rest is not.
+    main: MainChannel,
     kind: ChannelKind,
     offset: u64,
     verbatim: Option<Verbatim>,
     compressed: Option<Verbatim>,
     unread: u64,
-    blocks: Vec<RamBlock>,
-    machine: Option<String>,
-    return_path: bool,
 }
 
 impl Default for Parser {
@@ -72,14 +71,12 @@ impl Parser {
     pub fn new() -> Self {
         Self {
             state: State::Start,
+            main: MainChannel::new(),
             kind: ChannelKind::Unknown,
             offset: 0,
             verbatim: None,
             compressed: None,
             unread: 0,
-            blocks: Vec::new(),
-            machine: None,
-            return_path: false,
         }
     }
 
@@ -90,7 +87,7 @@ impl Parser {
         }
         let parsed = match &mut self.state {
             State::Start => return self.start(input),
-            State::Main(channel) => channel.step(input),
+            State::Main => self.main.step(input),
             State::Multifd(channel) => channel.step(input),
             State::Verbatim => Ok((Token::Bytes, input.len())),
         };
@@ -147,16 +144,13 @@ impl Parser {
     /// Whether the list of RAM blocks is complete.
     #[must_use]
     pub fn has_listed_blocks(&self) -> bool {
-        matches!(&self.state, State::Main(channel) if channel.has_listed_blocks())
+        matches!(self.state, State::Main) && self.main.has_listed_blocks()
     }
 
     /// The guest's RAM blocks, once the main channel has listed them.
     #[must_use]
     pub fn blocks(&self) -> &[RamBlock] {
-        match &self.state {
-            State::Main(channel) => channel.blocks(),
-            _ => &self.blocks,
-        }
+        self.main.blocks()
     }
 
     /// The block and the offset in it of the page that the last step returned, as
@@ -164,7 +158,7 @@ impl Parser {
     #[must_use]
     pub fn page(&self) -> (&[u8], u64) {
         match &self.state {
-            State::Main(channel) => channel.page(),
+            State::Main => self.main.page(),
             State::Multifd(channel) => channel.page(),
             State::Start | State::Verbatim => (&[], 0),
         }
@@ -173,25 +167,19 @@ impl Parser {
     /// The machine type, once the main channel has named it.
     #[must_use]
     pub fn machine(&self) -> Option<&str> {
-        match &self.state {
-            State::Main(channel) => channel.machine(),
-            _ => self.machine.as_deref(),
-        }
+        self.main.machine()
     }
 
     /// Whether the destination is to answer on this channel, and to say whether it has loaded.
     #[must_use]
     pub fn opens_return_path(&self) -> bool {
-        match &self.state {
-            State::Main(channel) => channel.opens_return_path(),
-            _ => self.return_path,
-        }
+        self.main.opens_return_path()
     }
 
     fn start(&mut self, input: &[u8]) -> Step {
         let may_be = |magic: [u8; 4]| input.iter().zip(magic).all(|(a, b)| *a == b);
         let (kind, state) = if may_be(MainChannel::MAGIC) {
-            (ChannelKind::Main, State::Main(MainChannel::new()))
+            (ChannelKind::Main, State::Main)
         } else if may_be(Multifd::MAGIC) {
             (ChannelKind::Multifd, State::Multifd(Multifd::new()))
         } else {
@@ -207,11 +195,6 @@ impl Parser {
     }
 
     fn give_up(&mut self, why: Why, input: &[u8]) -> Step {
-        if let State::Main(channel) = &mut self.state {
-            self.blocks = channel.blocks().to_vec();
-            self.machine = channel.machine().map(str::to_owned);
-            self.return_path = channel.opens_return_path();
-        }
         self.verbatim.get_or_insert(Verbatim { at: self.offset, why });
         self.state = State::Verbatim;
         self.count_unread(input.len());
@@ -222,7 +205,7 @@ impl Parser {
     /// Looks at what was taken last.
     fn count_unread(&mut self, length: usize) {
         let compressed = match &self.state {
-            State::Main(channel) => channel.has_compressed(),
+            State::Main => self.main.has_compressed(),
             State::Multifd(channel) => channel.has_compressed(),
             State::Start | State::Verbatim => false,
         };

@@ -215,13 +215,14 @@ fn ram_section(tape: &mut Tape<'_>, ignore_shared: bool, postcopy: bool) -> Opti
             }
             RamWord::MEM_SIZE => {
                 tape.bytes();
-                let mut left = word.address();
+                let (mut left, mut blocks) = (word.address(), 0);
                 while left > 0 && !tape.done() {
                     let name = tape.name()?;
                     let bytes = tape.number(8)?;
-                    if name.is_empty() || bytes == 0 || bytes > left {
+                    if name.is_empty() || bytes == 0 || bytes > left || blocks == 1024 {
                         return None;
                     }
+                    blocks += 1;
                     left -= bytes;
                     if postcopy {
                         if ignore_shared {

@@ -76,6 +76,9 @@ pub enum Why {
     /// A RAM block list that does not add up to its total.
     #[error("RAM blocks do not add up to {0} bytes")]
     RamBlocks(u64),
+    /// A RAM block list that goes on and on.
+    #[error("more than {0} RAM blocks")]
+    MoreBlocks(usize),
     /// A length beyond what QEMU writes.
     #[error("length {0} is beyond what QEMU writes")]
     Length(u64),

@@ -1,6 +1,6 @@
 //! The fast parser, fed in any pieces, cuts every stream as the reference does.
 
-use pageshare_stream::{PAGE_SIZE, Parser, RamWord, Step, Token, emit, reference};
+use pageshare_stream::{MOST_BLOCKS, PAGE_SIZE, Parser, RamWord, Step, Token, emit, reference};
 use proptest::prelude::*;
 
 /// Feeds `channel` in pieces of the given sizes (cycled) and collects what the parser says.
@@ -307,4 +307,17 @@ fn what_hides_pages_is_counted_with_its_reason_and_a_guests_devices_are_not() {
     assert!(why.contains("multifd-compression") && bytes == 950, "{why}, {bytes}");
     let (why, bytes) = unread(&channel(&[Item::Command(4, vec![0; 8]), Item::Flush], false));
     assert!(why.contains("postcopy") && bytes > 8, "{why}, {bytes}");
+}
+
+#[test]
+fn a_list_of_blocks_that_goes_on_and_on_is_remembered_no_further() {
+    let before = b"QEVM\0\0\0\x03\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04";
+    for count in [MOST_BLOCKS, MOST_BLOCKS + 1] {
+        let mut channel = before.to_vec();
+        channel.extend(RamWord(!0xfff | RamWord::MEM_SIZE).to_bytes());
+        channel.extend(b"\x01a\0\0\0\0\0\0\0\x01".repeat(count));
+        same_as_reference(&channel, &[1 << 16]);
+        let (why, _) = unread(&channel);
+        assert_eq!(why.contains("more than 1024 RAM blocks"), count > MOST_BLOCKS, "{why}");
+    }
 }

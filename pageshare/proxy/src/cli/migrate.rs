@@ -40,13 +40,13 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
         name["name"].as_str().unwrap_or_default().clone_into(label);
     }
     sender.greet()?;
+    // Before there is anything to be cleared away.
+    let at_signal = Arc::clone(&stop);
+    signals::on_end(move || at_signal.store(true, Ordering::SeqCst))?;
     let mut place = Place::new(arguments.listen.clone())?;
     let listener = place.listen()?;
     let limit = arguments.sending.downtime_limit.map(Duration::from_millis);
     sender.downtime_limit = driver.prepare(arguments.incoming.as_deref(), limit)?;
-
-    let at_signal = Arc::clone(&stop);
-    signals::on_end(move || at_signal.store(true, Ordering::SeqCst))?;
     let (metrics, keeps) = (sender.metrics.clone(), sender.keep.is_some());
     let records = send::serve(sender, Arc::clone(&listener))?;
     driver.start(&listener.address().to_string()).map_err(|error| match error {

@@ -159,7 +159,7 @@ fn shelves(arguments: &ReceiveArgs) -> Result<Vec<(Scope, Arc<Shelf>)>, Error> {
         let shelf = if let Some(path) = index {
             Shelf::file(path, kept, &scope.key)?
         } else {
-            let refresh = (arguments.refresh > 0 && !(sources.is_empty() && kept.is_none()))
+            let refresh = (arguments.refresh > 0 && !sources.is_empty())
                 .then(|| Duration::from_secs(arguments.refresh));
             Shelf::scan(sources, kept, &scope.key, threads(arguments.threads), refresh)?
         };
@@ -204,13 +204,16 @@ fn stay(
     waits: &str,
     ended: impl IntoIterator<Item = Record>,
 ) -> Result<ExitCode, Error> {
-    if let Some(address) = &life.metrics {
-        info!("metrics at {}", metrics.serve(address)?);
+    let served = life.metrics.as_ref().map(|address| metrics.serve(address)).transpose()?;
+    if let Some(served) = &served {
+        info!("metrics at {}", served.address());
     }
-    let at_signal = Arc::clone(listener);
+    let listeners: Vec<_> = [Arc::clone(listener)].into_iter().chain(served).collect();
+    let at_end = move || listeners.iter().for_each(|listener| listener.remove());
+    let at_signal = at_end.clone();
     // 130 is what a shell reports of a program that Ctrl-C has ended.
     signals::on_end(move || {
-        at_signal.remove();
+        at_signal();
         std::process::exit(130);
     })?;
     info!("{waits}");
@@ -233,7 +236,7 @@ fn stay(
         }
         // To end would cut another one.
         if life.once && !metrics.is_busy() {
-            listener.remove();
+            at_end();
             let failed = record.error.is_some();
             return Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }

@@ -110,27 +110,31 @@ pub fn decide(source: &Seen, there: &There, paused: bool, ran_there: bool) -> Ac
 }
 
 /// Whether the source still has its guest and can be told to keep it. Once postcopy has begun, the
-/// destination may have let it run, and QEMU (9.0) would give up all the same.
+/// destination may have let it run, and QEMU (9.0) would give up all the same; later ones refuse to.
 pub(super) fn can_be_cancelled(status: &str) -> bool {
     matches!(status, "setup" | "wait-unplug" | "active" | "pre-switchover" | "device")
 }
 
 /// Whether the guest is the destination's and its pages are still to come: the source cannot run it
-/// any more.
+/// any more, as it does if something fails before that (`postcopy-device`, QEMU 10.2 on).
 pub(super) fn has_switched(status: &str) -> bool {
     matches!(status, "postcopy-active" | "postcopy-recover-setup" | "postcopy-recover")
 }
 
 /// Whether a migration of this status may go on for as long as it likes: guest or operator decide.
 pub(super) fn takes_its_time(status: &str) -> bool {
-    matches!(status, "setup" | "wait-unplug" | "active") || status.starts_with("postcopy")
+    matches!(status, "setup" | "wait-unplug" | "active" | "postcopy-paused") || has_switched(status)
 }
 
 /// Whether the destination may have every byte of the guest and be too busy to answer. QEMU before 10.0
 /// says `active` until it is known to have loaded.
 pub(super) fn may_be_loading(source: &Seen) -> bool {
     let source = (source.migration.as_str(), source.run_state.as_str());
-    matches!(source, ("pre-switchover" | "device" | "completed", _) | ("active", "finish-migrate"))
+    matches!(
+        source,
+        ("pre-switchover" | "device" | "postcopy-device" | "completed", _)
+            | ("active", "finish-migrate")
+    )
 }
 
 /// The source has completed.
@@ -218,16 +222,18 @@ mod tests {
         "shutdown",
         "suspended",
     ];
-    const STATUSES: [&str; 13] = [
+    const STATUSES: [&str; 15] = [
         "",
         "setup",
         "wait-unplug",
         "active",
         "pre-switchover",
         "device",
+        "postcopy-device",
         "postcopy-active",
         "postcopy-paused",
         "completed",
+        "failing",
         "failed",
         "cancelled",
         "cancelling",
@@ -257,7 +263,7 @@ mod tests {
             if action == Action::Start {
                 let status = source.migration.as_str();
                 let over = status == "completed" && source.run_state != "running";
-                assert!(over || status.starts_with("postcopy-"), "{source:?}");
+                assert!(over || status == "postcopy-active", "{source:?}");
                 assert_eq!(*at_destination, there("paused"));
                 assert!(!paused);
             }
@@ -370,12 +376,13 @@ mod tests {
     #[test]
     fn a_silent_destination_is_not_waited_for_when_the_source_has_given_up() {
         for status in STATUSES {
-            let over = matches!(status, "" | "failed" | "cancelled" | "cancelling");
+            let over = matches!(status, "" | "failing" | "failed" | "cancelled" | "cancelling");
             let waits = |run_state| may_be_loading(&seen(run_state, status));
             assert!(!(waits("running") && (over || takes_its_time(status))), "{status}");
             assert!(!(waits("finish-migrate") && over), "{status}");
         }
         assert!(may_be_loading(&seen("postmigrate", "completed")));
+        assert!(may_be_loading(&seen("finish-migrate", "postcopy-device")));
         // As QEMU says it from 10.0 on, and before.
         for status in ["device", "active"] {
             assert!(may_be_loading(&seen("finish-migrate", status)), "{status}");

@@ -14,6 +14,11 @@ use crate::qmp::Qmp;
 const OBJECT: &str = "pageshare-migration";
 /// Beside it in the source, when the guest has arrived: there is nothing left to do.
 const ARRIVED: &str = "pageshare-arrived";
+/// Beside it in the source, too: where the guest has run last, of which only postcopy makes two places
+/// before the migration is over.
+const RAN: &str = "pageshare-ran";
+const HERE: &str = "here";
+const THERE: &str = "there";
 
 /// The word, drawn anew for each migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,14 +37,29 @@ impl Mark {
     /// Leaves it in a QEMU, in the place of what an older migration has left.
     pub(super) fn leave_in(&self, qmp: &mut Qmp) -> Result<(), Error> {
         remove(qmp, ARRIVED)?;
-        remove(qmp, OBJECT)?;
-        add(qmp, OBJECT, &self.0)
+        note(qmp, OBJECT, &self.0)
     }
 
-    /// Takes away the one that a QEMU may have.
+    /// Takes away the one that a QEMU may have, and what goes with it.
     pub(super) fn remove_from(qmp: &mut Qmp) -> Result<(), Error> {
-        remove(qmp, OBJECT)
+        remove(qmp, OBJECT)?;
+        remove(qmp, RAN)
     }
+}
+
+/// Notes in a source that its guest has run nowhere else yet.
+pub(super) fn note_ran_here(qmp: &mut Qmp) -> Result<(), Error> {
+    note(qmp, RAN, HERE)
+}
+
+/// Notes in a source that from now on its guest may have run at the destination.
+pub(super) fn note_ran_there(qmp: &mut Qmp) -> Result<(), Error> {
+    note(qmp, RAN, THERE)
+}
+
+/// Whether the guest of a source may have run at the destination, if that was noted.
+pub(super) fn may_have_run_there(qmp: &mut Qmp) -> Result<Option<bool>, Error> {
+    Ok(word(qmp, RAN)?.map(|place| place != HERE))
 }
 
 /// Notes in a source that its guest has arrived.
@@ -60,6 +80,12 @@ fn word(qmp: &mut Qmp, id: &str) -> Result<Option<String>, Error> {
         Err(Error::Refused(_)) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// Puts a word in the place of the one that may be there.
+fn note(qmp: &mut Qmp, id: &str, word: &str) -> Result<(), Error> {
+    remove(qmp, id)?;
+    add(qmp, id, word)
 }
 
 fn add(qmp: &mut Qmp, id: &str, word: &str) -> Result<(), Error> {

@@ -1,5 +1,7 @@
 //! A QEMU's monitor that is connected to again whenever it is lost.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -20,6 +22,8 @@ pub(super) struct Monitor {
     patience: Duration,
     /// What a QEMU must bear to be told anything over a new connection, once that is agreed.
     mark: Option<Mark>,
+    /// Once it is true, silence is not waited for.
+    stop: Arc<AtomicBool>,
 }
 
 impl Monitor {
@@ -30,7 +34,7 @@ impl Monitor {
         qmp: Option<Qmp>,
         patience: Duration,
     ) -> Self {
-        Self { what, does, address, qmp, patience, mark: None }
+        Self { what, does, address, qmp, patience, mark: None, stop: Arc::default() }
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -41,6 +45,14 @@ impl Monitor {
     pub(super) fn be_patient(&mut self, patience: Duration) -> Result<(), Error> {
         self.patience = patience;
         self.qmp.as_mut().map_or(Ok(()), |qmp| qmp.be_patient(patience))
+    }
+
+    /// From now on silence is waited for only while this is false.
+    pub(super) fn heed(&mut self, stop: &Arc<AtomicBool>) {
+        self.stop = Arc::clone(stop);
+        if let Some(qmp) = &mut self.qmp {
+            qmp.heed(Arc::clone(stop));
+        }
     }
 
     /// From now on no other QEMU than the one with this mark is asked or told anything.
@@ -71,7 +83,7 @@ impl Monitor {
     }
 
     fn connect(&self) -> Result<Qmp, Error> {
-        let mut qmp = Qmp::connect(self.what, &self.address, GONE)?;
+        let mut qmp = Qmp::connect_until(Arc::clone(&self.stop), self.what, &self.address, GONE)?;
         if let Some(mark) = &self.mark
             && Mark::of(&mut qmp)?.as_ref() != Some(mark)
         {

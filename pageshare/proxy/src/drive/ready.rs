@@ -1,16 +1,25 @@
 //! What both QEMUs are told before a migration, and that it begins.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::mark::{Machine, Mark};
+use super::mark::{Machine, Mark, note_ran_here};
 use super::{Driver, look};
 use crate::error::Error;
 
 /// Capabilities without which at one side the other would not understand, or wait for ever.
-const COMPARED: [&str; 6] =
-    ["multifd", "xbzrle", "postcopy-ram", "postcopy-preempt", "x-ignore-shared", "compress"];
+const COMPARED: [&str; 7] = [
+    "multifd",
+    "xbzrle",
+    "postcopy-ram",
+    "postcopy-preempt",
+    "switchover-ack",
+    "x-ignore-shared",
+    "compress",
+];
 
 impl Driver {
     /// Makes both sides ready: the destination may not start by itself and awaits the migration
@@ -19,12 +28,29 @@ impl Driver {
     /// Returns that limit.
     ///
     /// # Errors
-    /// If a side is not in a state to migrate, or they are set differently.
+    /// If a side is not in a state to migrate, they are set differently, or it is told to stop.
     pub fn prepare(
         &mut self,
         incoming: Option<&str>,
         downtime_limit: Option<Duration>,
     ) -> Result<Duration, Error> {
+        // Later an answer may tell where the guest is.
+        self.heed(&Arc::clone(&self.stop));
+        let ready = self.make_ready(incoming, downtime_limit);
+        self.heed(&Arc::default());
+        ready.map(|()| self.downtime_limit)
+    }
+
+    fn heed(&mut self, stop: &Arc<AtomicBool>) {
+        self.source.heed(stop);
+        self.destination.monitor().heed(stop);
+    }
+
+    fn make_ready(
+        &mut self,
+        incoming: Option<&str>,
+        downtime_limit: Option<Duration>,
+    ) -> Result<(), Error> {
         let source = self.source.ask(look)?;
         let there = self.destination.monitor().ask(look)?;
         if there.run_state != "inmigrate" {
@@ -55,13 +81,14 @@ impl Driver {
         if begun.is_err() {
             self.withdraw();
         }
-        begun.map(|()| self.downtime_limit)
+        begun
     }
 
     /// From here on there is something to resume.
     fn begin(&mut self, incoming: Option<&str>) -> Result<(), Error> {
         let mark = Mark::draw()?;
         self.destination.monitor().ask(|qmp| mark.leave_in(qmp))?;
+        self.source.ask(note_ran_here)?;
         self.source.ask(|qmp| mark.leave_in(qmp))?;
         self.source.is_known_by(mark.clone());
         self.destination.monitor().is_known_by(mark);
@@ -69,6 +96,11 @@ impl Driver {
         self.destination.monitor().execute("stop", &json!({}))?;
         if let Some(uri) = incoming {
             self.destination.monitor().execute("migrate-incoming", &json!({"uri": uri}))?;
+        }
+        if self.stop.load(Ordering::SeqCst) {
+            return Err(Error::Refused(
+                "told to end before the migration began: the guest stays at the source".into(),
+            ));
         }
         Ok(())
     }

@@ -66,8 +66,10 @@ impl Received {
     /// A page with this hash is on its way to QEMU, at an offset in the block with this number.
     pub(super) fn note(&mut self, hash: PageHash, block: u32, offset: u64) {
         let Ok(page) = u32::try_from(offset / PAGE_SIZE as u64) else { return };
-        // A guest that writes new pages for hours: no more places than twice its pages are kept.
-        let bytes: u64 = self.blocks.iter().map(|block| block.bytes).sum();
+        // A guest that writes new pages for hours: no more places than twice its pages are kept, however
+        // large the other host says that it is.
+        let listed: u64 = self.blocks.iter().map(|block| block.bytes).sum();
+        let bytes = self.memory.as_ref().map_or(0, GuestMemory::bytes).min(listed);
         if self.places.len() as u64 > 2 * bytes / PAGE_SIZE as u64 + FEW {
             self.places.clear();
         }
@@ -91,5 +93,29 @@ impl Received {
         };
         let found = wanted.iter().filter_map(place).collect();
         Some((Arc::clone(memory.memory()), found))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_remembered_than_the_destinations_memory_can_hold() {
+        let _ram = std::hint::black_box(vec![0_u8; 8 << 20]);
+        for pid in [None, Some(std::process::id())] {
+            let mut received = Received::default();
+            received.arrives_in(pid);
+            received.learn(&[RamBlock { name: "ram".into(), bytes: u64::MAX }]);
+            let held = received.memory.as_ref().map_or(0, GuestMemory::bytes);
+            assert_eq!(held > 0, pid.is_some());
+            let most = 2 * held / PAGE_SIZE as u64 + FEW + 1;
+            for page in 0..most + 10 {
+                let mut hash = [0; 16];
+                hash[..8].copy_from_slice(&page.to_le_bytes());
+                received.note(PageHash(hash), 0, 0);
+                assert!(received.places.len() as u64 <= most);
+            }
+        }
     }
 }

@@ -91,9 +91,13 @@ impl Ingest<'_> {
             let cut = cutter.cut(&mut parser, &mut draft, self.migration);
             unread.look(&parser, self.channel, &self.migration.account);
             self.migration.account.follows(&parser);
-            if self.channel > 0 && parser.kind() == ChannelKind::Main {
-                let words = "another QEMU began to migrate here while a migration was running";
-                return Err(Error::Refused(words.into()));
+            match parser.kind() {
+                ChannelKind::Main if self.channel > 0 => {
+                    let words = "another QEMU began to migrate here while a migration was running";
+                    return Err(Error::Refused(words.into()));
+                }
+                ChannelKind::Multifd => self.migration.is_multifd(self.channel),
+                _ => {}
             }
             rest = draft.split_rest();
             if draft.stream_bytes() > 0 {

@@ -1,6 +1,6 @@
 //! What the channels of one migration share.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Instant;
 
@@ -53,8 +53,8 @@ pub(super) struct Migration {
     open: AtomicUsize,
     /// How many channels shake hands, and who waits for his turn.
     shaking: (Mutex<usize>, Condvar),
-    /// One of its channels had not spoken when it was opened.
-    silent: AtomicBool,
+    /// The channel that had not spoken when it was opened, and has not turned out to be multifd's since.
+    silent: Mutex<Option<u32>>,
 }
 
 impl Migration {
@@ -97,7 +97,7 @@ impl Migration {
             workers,
             id,
             party,
-            silent: AtomicBool::new(false),
+            silent: Mutex::new(None),
             began: Instant::now(),
             gains: Mutex::new(Gains::new(sender.ask, sender.compress)),
             ksm,
@@ -174,9 +174,17 @@ impl Migration {
 
     /// The number of a new channel, which has spoken or stays silent.
     pub(super) fn open_channel(&self, silent: bool) -> u32 {
-        self.silent.fetch_or(silent, Ordering::SeqCst);
         self.open.fetch_add(1, Ordering::SeqCst);
-        self.opened.fetch_add(1, Ordering::SeqCst)
+        let number = self.opened.fetch_add(1, Ordering::SeqCst);
+        if silent {
+            *locked(&self.silent) = Some(number);
+        }
+        number
+    }
+
+    /// A channel is multifd's: if it was silent, it was merely slow.
+    pub(super) fn is_multifd(&self, channel: u32) {
+        locked(&self.silent).take_if(|silent| *silent == channel);
     }
 
     /// Connects a channel to the receiver, when it is its turn.
@@ -193,9 +201,9 @@ impl Migration {
         greeted
     }
 
-    /// Whether one of them was silent.
+    /// Whether the one that may be silent has been opened.
     pub(super) fn has_silent_channel(&self) -> bool {
-        self.silent.load(Ordering::SeqCst)
+        locked(&self.silent).is_some()
     }
 
     /// Whether it was the last one.

@@ -112,7 +112,7 @@ impl Workers {
 }
 
 /// A compressor of this zstd level.
-pub(super) fn compressor(level: i32) -> Result<Compressor, Error> {
+pub(crate) fn compressor(level: i32) -> Result<Compressor, Error> {
     Compressor::new(level).map_err(|error| Error::Refused(format!("zstd level {level}: {error}")))
 }
 

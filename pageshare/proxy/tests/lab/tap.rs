@@ -12,13 +12,15 @@ use super::wait_for;
 /// What passed forward on one connection: how many bytes, and their hash.
 pub type Passed = (u64, String);
 
-/// Type of the message by which the destination says that it has loaded everything.
-const SHUT: u16 = 1;
+/// How the message begins by which the destination says that it has loaded everything.
+const SHUT: &[u8] = &[0, 1];
+/// The one by which it says, from QEMU 10.2 on, that it has loaded the devices in postcopy.
+const LOADED: &[u8] = &[0, 2, 0, 4, 0, 0, 0, 0x42];
 
 #[derive(Default)]
 struct Seen {
     passed: Vec<Passed>,
-    /// Hold back [`SHUT`] and what follows it.
+    /// Hold back [`SHUT`] or [`LOADED`], and what follows it.
     hold: bool,
     held: bool,
 }
@@ -112,7 +114,7 @@ fn pass_back(mut from: UnixStream, mut to: UnixStream, state: &State) {
         if from.read_exact(&mut message[4..]).is_err() {
             break;
         }
-        if u16::from_be_bytes([head[0], head[1]]) == SHUT {
+        if message.starts_with(SHUT) || message == LOADED {
             let mut seen = state.seen();
             seen.held = seen.hold;
             drop(state.changed.wait_while(seen, |seen| seen.hold));
