@@ -403,6 +403,27 @@ TEST(EchoTcp, ServerWhoseClientTakesNothingEndsWhenToldTo) {
   close(client);
 }
 
+TEST(EchoTcp, ClientWhoseServerTakesNothingGivesUpAndKeepsWhatItHas) {
+  const std::string port = free_port(SOCK_STREAM);
+  Process serve({program("tcp"), "serve", "--bind", "127.0.0.1", "--port", port});
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  const fs::path out = fs::temp_directory_path() / ("tare-tcp-" + std::to_string(getpid()));
+  Process ask({program("tcp"), "ask", "--bind", "127.0.0.1", "--peer", "127.0.0.1", "--port", port,
+               "--payload", "33554432", "--requests", "100000", "--start-on-stdin", "--out",
+               out.string()});
+  ASSERT_EQ(ask.next_event().at("event"), "ready");
+  ask.say("go\n");
+  ASSERT_EQ(ask.next_event().at("event"), "warm");
+  serve.signal(SIGSTOP);
+  ask.say("go\n");
+  ASSERT_EQ(ask.next_event().at("event"), "measured");
+  ask.say("go\n");
+  EXPECT_EQ(finish(ask).at("ended_by"), "gave-up");
+  EXPECT_EQ(ask.wait(), 4) << ask.errors();
+  EXPECT_TRUE(fs::exists(out));
+  fs::remove(out);
+}
+
 TEST(EchoNull, AnswersItselfAndHasNoServer) {
   const fs::path out = fs::temp_directory_path() / ("tare-null-" + std::to_string(getpid()));
   Process ask({program("null"), "ask", "--payload", "64", "--requests", "1000", "--work-ns", "1000",

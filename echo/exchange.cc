@@ -116,6 +116,8 @@ void Exchange::run_open() {
     {
       const std::lock_guard lock(mutex_);
       expire_unanswered(now);
+      // Of what a stall has put off, all that was due is sent: it is what the stall has cost.
+      if (over(due)) end(Ending::kDuration);
       const bool room = unanswered_ < plan_.outstanding;
       waiting_for_room_ = !room || !sending_;
       send = sending_ && room && due <= now;
@@ -132,12 +134,16 @@ void Exchange::run_open() {
   }
 }
 
+bool Exchange::over(int64_t due_ns) const {
+  return plan_.duration_ns > 0 && due_ns - result_.start_ns >= plan_.duration_ns;
+}
+
 // Whether the phase has another request to send; ends the sending when it has not.
 bool Exchange::may_send(int64_t now_ns) {
   if (!sending_) return false;
   if (stop_.load(std::memory_order_relaxed)) {
     end(Ending::kInterrupted);
-  } else if (plan_.duration_ns > 0 && now_ns - result_.start_ns >= plan_.duration_ns) {
+  } else if (plan_.mode == Mode::kClosed && over(now_ns)) {
     end(Ending::kDuration);
   } else if (result_.counters.sent >= plan_.requests) {
     end(Ending::kRequests);

@@ -20,7 +20,7 @@ enum class Pace { kSleep, kSpin };
 struct Plan {
   Mode mode = Mode::kClosed;
   uint64_t requests = 0;       // at most this many; also bounded by the room for samples
-  int64_t duration_ns = 0;     // send none later than this after the start; 0: no limit
+  int64_t duration_ns = 0;     // send none that is due later after the start; 0: no limit
   double rate = 0;             // open: intended requests per second
   int64_t first_send_ns = 0;   // open: the first request's offset from the start
   Pace pace = Pace::kSleep;    // open
@@ -72,6 +72,7 @@ class Exchange final : public ReplySink {
  private:
   void run_closed();
   void run_open();
+  bool over(int64_t due_ns) const;
   bool may_send(int64_t now_ns);
   void send_next(int64_t intended_ns);
   void transmit(uint32_t sequence);

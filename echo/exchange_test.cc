@@ -239,15 +239,36 @@ TEST(Exchange, GivesUpOnAServerThatHasDied) {
 }
 
 TEST(Exchange, EndsAtTheDuration) {
-  Fixture fixture(kFaithful);
-  Plan plan = closed(100'000'000 / 1000);
+  Fixture fixture([](const auto& request, auto& replies) {
+    spin_for(100'000);
+    replies.push_back(request);
+  });
+  Plan plan = closed(100'000);
   plan.duration_ns = 2'000'000;
-  fixture.samples.resize(plan.requests);
-  const PhaseResult result = fixture.exchange.run(plan, fixture.samples);
-  if (result.ending == Ending::kDuration) {
-    EXPECT_GE(result.end_ns - result.start_ns, plan.duration_ns);
-  }
+  plan.timeout_ns = 1'000'000'000;
+  const PhaseResult result = fixture.run(plan);
+  EXPECT_EQ(result.ending, Ending::kDuration);
+  EXPECT_GE(result.end_ns - result.start_ns, plan.duration_ns);
+  EXPECT_LE(result.counters.sent, 20u);
   EXPECT_EQ(result.counters.sent, result.counters.received);
+}
+
+// Else the end of a phase would hide what a stall before it has cost.
+TEST(Exchange, SendsAllThatWasDueWithinTheDurationOfAnOpenLoop) {
+  Fixture fixture([](const auto& request, auto& replies) {
+    if (request.sequence == 20) spin_for(40'000'000);
+    replies.push_back(request);
+  });
+  const PhaseResult result = fixture.run({.mode = Mode::kOpen,
+                                          .requests = 1000,
+                                          .duration_ns = 50'000'000,
+                                          .rate = 1000,
+                                          .outstanding = 1,
+                                          .timeout_ns = 1'000'000'000,
+                                          .give_up_after = 10});
+  EXPECT_EQ(result.ending, Ending::kDuration);
+  EXPECT_EQ(result.counters.sent, 50u);
+  EXPECT_EQ(result.counters.received, 50u);
 }
 
 TEST(Exchange, StopsWhenToldAndCountsTheRestAsLost) {
@@ -304,10 +325,8 @@ TEST(Exchange, InAnOpenLoopIntendsEachSendOnTheSchedule) {
 // intended moments, or the stall would hide its own victims (coordinated omission).
 TEST(Exchange, InAnOpenLoopCountsAStallAgainstEveryRequestThatItDelays) {
   constexpr int64_t kStall = 20'000'000;
-  int64_t release = 0;
   Fixture fixture([&](const auto& request, auto& replies) {
     if (request.sequence == 10) spin_for(kStall);
-    release = now_ns();
     replies.push_back(request);
   });
   const PhaseResult result = fixture.run({.mode = Mode::kOpen,

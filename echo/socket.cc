@@ -98,14 +98,27 @@ ssize_t Receiver::receive(int fd, std::span<std::byte> buffer, int64_t timeout_n
   }
   const ssize_t length = recv(fd, buffer.data(), buffer.size(), flags);
   if (length >= 0) return length;
-  if (errno == EAGAIN || errno == EINTR || errno == ECONNREFUSED || errno == EHOSTUNREACH ||
-      errno == ENETUNREACH) {
-    return -1;
+  switch (errno) {
+    case ECONNRESET:
+    case ETIMEDOUT:
+      throw ConnectionLost(std::string("the server closed the connection: ") +
+                           std::strerror(errno));
+    case EAGAIN:
+    case EINTR:
+    // What a router or a host said of a datagram, which is lost; the next one may arrive (ip(7)).
+    case ECONNREFUSED:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EMSGSIZE:
+    case ENOPROTOOPT:
+    case EHOSTDOWN:
+    case ENONET:
+    case EPROTO:
+    case EACCES:
+      return -1;
+    default:
+      throw_errno("cannot receive");
   }
-  if (errno == ECONNRESET || errno == ETIMEDOUT) {
-    throw ConnectionLost(std::string("the server closed the connection: ") + std::strerror(errno));
-  }
-  throw_errno("cannot receive");
 }
 
 }  // namespace tare::echo

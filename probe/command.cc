@@ -1,6 +1,7 @@
 #include "command.h"
 
 #include <CLI/CLI.hpp>
+#include <cmath>
 
 namespace tare::probe {
 
@@ -8,6 +9,10 @@ Option Option::required() const { return Option(option_->required()); }
 
 Option Option::within(uint64_t least, uint64_t most) const {
   return Option(option_->check(CLI::Range(least, most)));
+}
+
+Option Option::share() const {
+  return Option(option_->check(CLI::Range(0.0, std::nextafter(1.0, 0.0))));
 }
 
 Option Option::one_of(const std::vector<std::string>& words) const {

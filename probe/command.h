@@ -22,6 +22,8 @@ class Option {
   Option required() const;
   /// Refuses numbers outside of these.
   Option within(uint64_t least, uint64_t most) const;
+  /// Refuses what is no share: below 0, or 1 and more.
+  Option share() const;
   Option one_of(const std::vector<std::string>& words) const;
 
  private:

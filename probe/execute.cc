@@ -73,6 +73,7 @@ class Output {
         fd_(captured ? memfd_create("output", MFD_CLOEXEC)
                      : open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     if (fd_ < 0) throw failed("cannot make room for what the command writes", errno);
+    fcntl(fd_, F_SETFL, O_APPEND);  // whoever opens /dev/stdout writes from its beginning
   }
   ~Output() { close(fd_); }
   Output(const Output&) = delete;
@@ -203,8 +204,13 @@ Ended run_once(const Words& words, int input, Output& output, Output& errors, in
   const int64_t start = now_ns();
   const pid_t child = start_program(words, input, output.fd(), errors.fd());
   siginfo_t info = {};
-  // Not reaped yet: /proc still tells of it.
-  while (waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT) != 0) {
+  // Not reaped yet: /proc still tells of it. What lost its parent (Orphans) is, as init would.
+  while (info.si_pid != child) {
+    info.si_pid = 0;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOWAIT) == 0) {
+      if (info.si_pid != child) waitpid(info.si_pid, nullptr, WNOHANG);
+      continue;
+    }
     if (errno != EINTR) throw failed("cannot wait for " + words[0], errno);
     output.bound();
     errors.bound();

@@ -154,6 +154,21 @@ TEST_F(Execution, LeavesNothingRunning) {
   }
 }
 
+// As init reaps what a user's shell leaves; else who waits for its end waits for ever.
+TEST_F(Execution, ReapsWhatEndsWithoutAParent) {
+  const std::string pid = path("pid");
+  const Outcome outcome =
+      execute("--timeout-ns 5000000000 --prepare 'sleep 0.1 & echo $! >" + pid +
+              "' -- sh -c 'while kill -0 $(cat " + pid + ") 2>/dev/null; do sleep 0.02; done'");
+  EXPECT_EQ(outcome.code, 0) << outcome.all;
+  EXPECT_FALSE(outcome.only().at("timed_out").get<bool>());
+}
+
+TEST_F(Execution, KeepsWhatWasWrittenBesideWhoOpensTheOutputAnew) {
+  const Outcome outcome = execute("--tell 99 -- sh -c 'echo a; echo b >>/dev/stdout; echo c'");
+  EXPECT_EQ(outcome.only().at("stdout"), "a\nb\nc\n");
+}
+
 TEST_F(Execution, ToldToEndEndsWhatItRuns) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const auto before = signal(number, SIG_DFL);  // what is ignored here stays ignored there

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <stdexcept>
@@ -45,22 +46,28 @@ void throw_errno(const std::string& what) {
   throw std::runtime_error(what + ": " + std::strerror(errno));
 }
 
+namespace {
+
+// Sets of as many processors as the kernel may have; cpu_set_t ends at 1024.
+constexpr std::size_t kMostSets = 64;
+using Sets = std::array<cpu_set_t, kMostSets>;
+
+}  // namespace
+
 void pin_to(int cpu) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(static_cast<unsigned>(cpu), &set);
-  if (sched_setaffinity(0, sizeof set, &set) != 0) {
+  Sets sets = {};
+  CPU_SET_S(static_cast<unsigned>(cpu), sizeof sets, sets.data());
+  if (sched_setaffinity(0, sizeof sets, sets.data()) != 0) {
     throw_errno("cannot run on processor " + std::to_string(cpu) + " alone");
   }
 }
 
 std::vector<int> allowed_cpus() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) != 0) throw_errno("cannot read the affinity");
+  Sets sets = {};
+  if (sched_getaffinity(0, sizeof sets, sets.data()) != 0) throw_errno("cannot read the affinity");
   std::vector<int> cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(static_cast<unsigned>(cpu), &set)) cpus.push_back(cpu);
+  for (int cpu = 0; cpu < CPU_SETSIZE * static_cast<int>(kMostSets); ++cpu) {
+    if (CPU_ISSET_S(static_cast<unsigned>(cpu), sizeof sets, sets.data())) cpus.push_back(cpu);
   }
   return cpus;
 }

@@ -279,7 +279,8 @@ TEST(Probe, RelaysBetweenNothingButTaps) {
 
 TEST(Probe, RefusesBadArgumentsWithCodeTwo) {
   for (const char* arguments :
-       {"", "boil", "timer --interval-ns 0", "udp-send", "syscall --batches 0", "relay"}) {
+       {"", "boil", "timer --interval-ns 0", "udp-send", "syscall --batches 0", "relay",
+        "relay --near 0 --far 0 --room 1000000 --loss 5"}) {
     const Outcome outcome = run_probe(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments;
     EXPECT_NE(outcome.out.find("--help"), std::string::npos);

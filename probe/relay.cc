@@ -309,7 +309,7 @@ void add_relay(Command costs) {
   command.add("--far", options.far_tap, "descriptor of the other's", "FD").required();
   command.add("--hold", options.hold_ns, "each way, half of a round trip", "NS")
       .within(0, 10'000'000'000);
-  command.add("--loss", options.loss, "share of segments lost each way, below 1", "SHARE");
+  command.add("--loss", options.loss, "share of segments lost each way, below 1", "SHARE").share();
   command.add("--seed", options.seed, "of the losses", "N");
   command
       .add("--room", options.room, "memory of each way's queue; what it cannot hold is lost", "B")

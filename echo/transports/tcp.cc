@@ -27,13 +27,25 @@ void send_at_once(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-// False, too, where `stop` was set while the peer took nothing.
-bool send_all(int fd, std::span<const std::byte> bytes, const std::atomic<bool>& stop) {
+// A server that takes no byte for so long takes no more: both may wait for each other, too.
+constexpr int64_t kPatienceNs = 5'000'000'000;
+
+// Sends all, unless the peer takes nothing: until `stop` is set, or for `patience_ns`, if that is
+// not 0. A Ticker interrupts the call.
+bool send_all(int fd, std::span<const std::byte> bytes, const std::atomic<bool>& stop,
+              int64_t patience_ns = 0) {
+  int64_t since = 0;
   while (!bytes.empty()) {
     const ssize_t length = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (length < 0 && errno == EINTR && !stop.load(std::memory_order_relaxed)) continue;
-    if (length < 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(length));
+    if (length >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(length));
+      since = 0;
+      continue;
+    }
+    if (errno != EINTR || stop.load(std::memory_order_relaxed)) return false;
+    if (patience_ns == 0) continue;
+    if (since == 0) since = now_ns();
+    if (now_ns() - since > patience_ns) return false;
   }
   return true;
 }
@@ -128,17 +140,22 @@ class TcpClient final : public ByteClient {
 
  private:
   bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
-    return (connection_ || connect()) && send_all(connection_.get(), request, g_stop);
+    if (!connection_ && !connect()) return false;
+    if (send_all(connection_.get(), request, g_stop, kPatienceNs)) return true;
+    if (g_stop.load(std::memory_order_relaxed)) return false;
+    throw ConnectionLost("the server takes no more requests");  // nor would it half of one
   }
 
   bool connect() {
     Fd fd = open_socket(peer_.family(), SOCK_STREAM, 0);
     send_at_once(fd.get());
     if (!bind_.empty()) bind_to(fd.get(), bind_, 0);
-    // On Linux this also limits how long connect may take.
-    const timeval patience = {.tv_sec = 1, .tv_usec = 0};
+    // On Linux this limits how long connect may take.
+    timeval patience = {.tv_sec = 1, .tv_usec = 0};
     setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     if (::connect(fd.get(), peer_.get(), peer_.length) != 0) return false;
+    patience = {};
+    setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     connection_ = std::move(fd);
     return true;
   }

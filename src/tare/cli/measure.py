@@ -163,7 +163,11 @@ def measure(
     ] = None,
     blocks: Annotated[
         int | None,
-        _option(_HOW, "--blocks", help="Exactly so many; 8 to 20, until all is within 3 %."),
+        _option(
+            _HOW,
+            "--blocks",
+            help="Exactly so many, of a gate at most; else 8 to 20, until all is within 3 %.",
+        ),
     ] = None,
     budget: Annotated[
         str | None, _option(_HOW, "--budget", help="Fit it into a time such as 5m.")

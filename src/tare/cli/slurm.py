@@ -33,11 +33,11 @@ def slurm(
     out: Out = None,
     ntasks: Annotated[
         int | None,
-        typer.Option(min=1, help="Tasks that Slurm counts; by default the ranks of a cell."),
+        typer.Option(min=1, help="Tasks that Slurm counts; by default the most ranks of a cell."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Limit of a task, such as 30m; by default twice what a block takes."),
+        typer.Option(help="Limit of a task, such as 30m; by default 10 min and twice a block."),
     ] = None,
     partition: Annotated[str | None, typer.Option(help="Of Slurm's.")] = None,
     at_once: Annotated[
