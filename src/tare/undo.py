@@ -168,9 +168,7 @@ def _undo_directory(entry: Entry) -> bool:
     path = Path(entry.name)
     if not path.is_dir() or path.is_symlink():
         return False
-    # Deleting through a bind mount would delete what it shows.
-    within = [point for point in _mount_points() if point.is_relative_to(path.resolve())]
-    if within:
+    if within := mounts.within(path):
         raise TareError(f"{path} has {within[0]} mounted in it")
     shutil.rmtree(path)
     return True
