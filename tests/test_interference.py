@@ -1,7 +1,11 @@
+import tempfile
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tare import mounts
+from tare.environments import scratch_disk
 from tare.errors import UsageError
 from tare.interference import Interference
 
@@ -62,3 +66,38 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert Interference.parse(str(Interference.parse(text))) == Interference.parse(text)
     except UsageError as error:
         assert error.what
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "tree", "said"),
+    [
+        ("inside disk 1", "native", True, "Take `host disk 1`"),
+        ("inside disk 2", "qemu", True, "Take `host disk 2`"),
+        ("inside disk 1", "uml", False, "Take `host disk 1`"),
+        ("inside disk 1", "ssh me@far/container", False, "Take `host disk 1`"),
+        ("inside disk 1", "container", False, "Set TMPDIR"),
+        ("host disk 1", "container", False, "Set TMPDIR"),
+    ],
+)
+def test_a_load_of_a_disk_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str, environment: str, tree: bool, said: str
+) -> None:
+    monkeypatch.setattr(mounts, "kind_at", lambda _: "tmpfs")
+    assert said in (Interference.parse(text).lacking(environment, tree=tree) or "")
+
+
+def test_where_temporary_files_are_in_memory_the_hosts_disk_is_another_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_disk = scratch_disk._ON_DISK
+    monkeypatch.setattr(mounts, "kind_at", lambda path: "ext4" if path == on_disk else "tmpfs")
+    monkeypatch.setattr("tare.packages.lacking", lambda _: None)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/in/memory")
+    for text, environment in (("host disk 1", "native"), ("inside disk 1", "ssh me@far/qemu")):
+        assert Interference.parse(text).lacking(environment) is None
+
+
+def test_its_files_take_room_and_a_guests_device_none() -> None:
+    assert Interference.parse("host disk 2").disk_bytes("qemu") == 128 << 20
+    assert Interference.parse("inside disk 2").disk_bytes("qemu") == 0
+    assert Interference.parse("host memory 2").disk_bytes("native") == 0

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -20,7 +21,9 @@ from tare.command import start_time
 from tare.environments import Inside, Site
 from tare.environments.gvisor import Gvisor
 from tare.errors import TrialError
+from tare.interference import Interference
 from tare.leftovers import clean
+from tare.placement import Placement
 from tare.testing import traces
 
 CACHE = platformdirs.user_cache_path("tare")
@@ -74,6 +77,25 @@ def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
     for path in ("/etc/x", "/usr/x", f"{site.programs}/x"):
         with pytest.raises(TrialError, match="Read-only file system"):
             inside.run(["touch", path], 30)
+
+
+@pytest.mark.parametrize("what", ["cpu 50 %", "memory 1", "network 5 Mbit/s", "disk 1"])
+def test_interference_loads_inside(site: Site, inside: Inside, what: str) -> None:
+    def names() -> str:
+        return inside.run(["ps", "-eo", "comm"], 30)
+
+    with Interference.parse(f"inside {what}").running(site, inside):
+        assert any(tool in names() for tool in ("stress-ng", "iperf3", "fio"))
+    assert not any(tool in names() for tool in ("stress-ng", "iperf3", "fio"))
+
+
+def test_interference_loads_every_processor(site: Site) -> None:
+    anywhere = replace(site, placement=Placement())
+    with Gvisor().enter(anywhere) as inside:
+        processors = int(inside.run(["nproc"], 30))
+        with Interference("cpu", 50, "inside").running(anywhere, inside):
+            workers = inside.run(["ps", "-eo", "comm"], 30).count("stress-ng-cpu")
+    assert workers == processors
 
 
 def test_a_failing_program_says_why(inside: Inside) -> None:
