@@ -73,6 +73,28 @@ def test_one_server_after_another_gets_the_same_port(inside: Inside) -> None:
     assert len([n for n in now if n.isdigit()]) == len([n for n in idle if n.isdigit()])
 
 
+def programs(inside: Inside) -> list[str]:
+    return inside.run(["ps", "-eo", "args"], 30).splitlines()
+
+
+def test_what_does_not_end_when_asked_to_is_not_beside_the_next_session(inside: Inside) -> None:
+    idle, deaf = programs(inside), "trap '' TERM; sleep 1001 & while :; do sleep 1; done"
+    with (
+        inside.start(["sh", "-c", f"echo '{{}}'; {deaf}"]) as server,
+        pytest.raises(TrialError, match="did not end within"),
+    ):
+        server.event(30)
+        server.stop(0.5)
+    assert programs(inside) == idle
+    with inside.start(["sh", "-c", "echo '{}'; sleep 1002 & exec sleep 1003"]) as server:
+        server.event(30)
+        server.stop(30)
+    assert programs(inside) == idle
+    with pytest.raises(TrialError, match="did not end within"):
+        inside.run(["sh", "-c", "sleep 1004; true"], 2)
+    assert programs(inside) == idle
+
+
 def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
     for path in ("/etc/x", "/usr/x", f"{site.programs}/x"):
         with pytest.raises(TrialError, match="Read-only file system"):
