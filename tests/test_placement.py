@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.errors import UnavailableError, UsageError
-from tare.placement import PINNINGS, Placement, parse
+from tare.placement import PINNINGS, Placement, in_list, parse
 
 HERE = {3, 5, 8}
 
@@ -72,6 +72,21 @@ def test_what_this_machine_does_not_offer_can_be_read_and_not_be_had(
     assert parse(text) == text
     with pytest.raises(UnavailableError, match=said):
         Placement.here(text)
+
+
+def test_what_is_on_another_machine_has_that_ones_processors_and_the_client_ours() -> None:
+    board = in_list("0-1,12")
+    for text, client, server in (
+        ("same-core", (8,), (12,)),
+        ("across-cores", (5,), (12,)),
+        ("host=first guest=second", (3,), (1,)),
+        ("client=5 server=0,12", (5,), (0, 12)),
+        ("anywhere", (), ()),
+    ):
+        found = Placement.here(text, ("client",)).there(board, "the board")
+        assert (found.client, found.server) == (client, server), text
+    with pytest.raises(UnavailableError, match="names processor 8; the board offers 0, 1, 12"):
+        Placement.here("server=8").there(board, "the board")
 
 
 @given(st.text(max_size=40))

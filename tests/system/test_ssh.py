@@ -16,7 +16,7 @@ import reach
 
 from needs import PROGRAMS, needs_root
 from tare import accounting, environments
-from tare.command import start_time
+from tare.command import Command, start_time
 from tare.destination import Destination
 from tare.environments import Site
 from tare.environments.ssh import Ssh
@@ -28,6 +28,8 @@ from tare.placement import Placement
 from tare.record import Record
 from tare.testing import traces
 from tare.testing.far_machine import PORT, FarMachine, far_machine
+from tare.testing.site import levels_of
+from tare.workloads.request_reply import WORKLOAD
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -59,6 +61,32 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
     assert used.sent_bytes is not None
     assert used.sent_bytes >= 200 * 64
     assert used.peak_memory_bytes is not None
+
+
+def test_it_is_placed_by_the_processors_that_are_there(
+    site: Site, far: FarMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = os.sched_getaffinity(0)
+    with monkeypatch.context() as near:
+        near.setattr(os, "sched_getaffinity", lambda _: {7000, 7001})
+        placement = WORKLOAD.placement(levels_of(WORKLOAD, environment=f"ssh {far.destination}"))
+    assert placement.client == (7001,)
+    with Ssh(far.destination).enter(replace(site, placement=placement)) as inside:
+        said = inside.run(["grep", "Cpus_allowed_list", "/proc/self/status"], 30)
+        assert said.split()[1] == str(max(there))
+        host = inside.host  # type: ignore[attr-defined]
+        with host.start(Command(("sleep", "1000"))) as sleeper:
+            with pytest.raises(TrialError, match="taskset"):
+                host.bind(sleeper.pid, [7001])
+            host.bind(sleeper.pid, [min(there)])
+            assert os.sched_getaffinity(sleeper.pid) == {min(there)}
+        host.bind(sleeper.pid, [min(there)])  # has ended
+    placement = replace(placement, text="server=7001")
+    with (
+        pytest.raises(TrialError, match=f"{far.destination} offers"),
+        Ssh(far.destination).enter(replace(site, placement=placement)),
+    ):
+        pass
 
 
 def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(

@@ -14,7 +14,7 @@ from typing import Any
 from tare import accounting
 from tare.accounting import Account, Role
 from tare.command import PATH, Command
-from tare.errors import TrialError
+from tare.errors import TrialError, UnavailableError
 from tare.events import Events
 from tare.failures import last_words
 from tare.far.connection import Connection, Far
@@ -22,6 +22,7 @@ from tare.far.folder import Folder
 from tare.far.programs import Programs
 from tare.guests.program import account_in
 from tare.host import Host
+from tare.placement import Placement, in_list
 from tare.site import Site
 from tare.tools import named_in
 
@@ -32,6 +33,7 @@ _TELL_PID = 'echo "{\\"pid\\": $$}" && exec "$@"'
 _KILL_OURS = 'grep -qsF "$1" "/proc/$2/environ" && kill -s KILL "$2"'
 _WRITE = 'mkdir -p "${1%/*}" && cat >"$1"'
 _MAY_OPEN = '[ -r "$1" ] && [ -w "$1" ]'
+_BIND = 'taskset --cpu-list --pid "$1" "$2" >/dev/null || [ ! -e "/proc/$2" ]'
 _CONSUMPTION = (
     'cd /proc && grep -Hs "" "$1/status" "$1"/task/*/stat "$1"/task/*/status'
     ' "$1"/task/*/schedstat; grep -Hs "" net/dev'
@@ -85,6 +87,7 @@ class FarHost(Host):
         self._programs = Programs(connection, folder, site.programs, site.scratch / "pushed")
         self.interface = self._interface()
         self.is_root = self._said("id", "-u").strip() == "0"
+        self.site = replace(site, placement=self._placement(site.placement))
         processor = self._said("grep", "-m1", "model name", "/proc/cpuinfo").partition(":")[2]
         self.facts = {
             "machine": self.name,
@@ -159,7 +162,8 @@ class FarHost(Host):
         return f"pipe,id={name},path={base}"
 
     def bind(self, tid: int, cpus: Sequence[int]) -> None:
-        self._succeeds("taskset", "--cpu-list", "--pid", ",".join(map(str, cpus)), str(tid))
+        words = ("sh", "-c", _BIND, "sh", ",".join(map(str, cpus)), str(tid))
+        self.run(Command(words), _TIMEOUT_S)
 
     def account(
         self, pid: int, role: Role | Callable[[str], Role], interface: str | None = None
@@ -196,6 +200,14 @@ class FarHost(Host):
             for name, path in _FINGERPRINT.items()
             if path in told
         }
+
+    def _placement(self, asked: Placement) -> Placement:
+        """What was asked for, by the processors that there are: this machine's are others."""
+        said = self._said("grep", "-s", "Cpus_allowed_list", "/proc/self/status").split()
+        try:
+            return asked.there(in_list(said[1]), self.name) if said else asked
+        except UnavailableError as error:
+            raise TrialError(error.what, "ask for processors that it has") from error
 
     def _interface(self) -> str:
         """Name the interface that has the address by which the machine is reached."""

@@ -194,7 +194,8 @@ class InEnvironment(Workload[P, S]):
 
     def placement(self, plot: P) -> Placement:
         """Processors that a plot asks for."""
-        return Placement.here(plot.placement)
+        parties = ("client",) if environments.is_far(plot.environment) else placement.PARTIES
+        return Placement.here(plot.placement, parties)
 
     @contextmanager
     def enter(self, plot: P, site: Site, settings: S) -> Iterator[Bench[P, S]]:
