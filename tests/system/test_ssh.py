@@ -15,17 +15,19 @@ import pytest
 import reach
 
 from needs import PROGRAMS, needs_root
-from tare import accounting, environments
+from tare import accounting, environments, experiment, machine, plan, runner
 from tare.command import Command, start_time
 from tare.destination import Destination
 from tare.environments import Site
 from tare.environments.ssh import Ssh
-from tare.errors import Exit, TrialError
+from tare.errors import Exit, TareError, TrialError
 from tare.far import Connection, Folder
+from tare.far.host import _FINGERPRINT
 from tare.hosts import Hosts
 from tare.leftovers import Registry, clean
 from tare.placement import Placement
 from tare.record import Record
+from tare.runner import Progress
 from tare.testing import traces
 from tare.testing.far_machine import PORT, FarMachine, far_machine
 from tare.testing.site import levels_of
@@ -47,6 +49,9 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
         online = Path("/sys/devices/system/cpu/online").read_text().strip()
         assert inside.facts["host_processors"] == online
         assert inside.facts["host_memory"].endswith(" kB")
+        if (name := Path("/etc/machine-id")).exists() and (identity := name.read_text().strip()):
+            assert identity not in str(inside.facts.whole)
+            assert len(inside.facts["host_id"]) == 16
         with inside.start([*SERVE, inside.address]) as server:
             assert server.event(30)["event"] == "ready"
             assert far.left() != []
@@ -393,3 +398,24 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     page = (tmp_path / json.loads(said)["report"]).read_text()
     assert level in page
     assert reach.await_that(lambda: far.left() == [])
+
+
+def test_a_run_stops_where_a_name_leads_to_another_machine(
+    far: FarMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = tmp_path / "machine-id"
+    identity.write_text("one\n")
+    monkeypatch.setitem(_FINGERPRINT, "host_id", str(identity))
+    text = EXPERIMENT.format(far=environments.level(f"ssh {far.destination}"))
+    made = plan.make(experiment.parse(text, "x"), seed=1)
+    record = Record.create(tmp_path / "r", text, made, machine.fingerprint(PROGRAMS))
+
+    def another(progress: Progress) -> None:
+        if progress.block == 1:
+            identity.write_text("two\n")
+
+    with pytest.raises(TareError, match="is another machine than its trials on record"):
+        runner.run(record, PROGRAMS, tmp_path, another)
+    assert {t.block for t in record.trials() if FAR in t.cell} == {0}
+    identity.write_text("one\n")
+    assert runner.run(record, PROGRAMS, tmp_path).failed == 0

@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - what a host does is said by `tare.host.Host`
 from __future__ import annotations
 
+import hashlib
 import shlex
 import socket
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ _FINGERPRINT = {
     "host_clock_source": "/sys/devices/system/clocksource/clocksource0/current_clocksource",
     "host_governor": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "host_system": "/etc/debian_version",
+    "host_id": "/etc/machine-id",
 }
 """What can change a figure there -> the file whose first line tells it, where there is one."""
 _ENDED_AS_ASKED = (0, -1, 128 + 15)
@@ -193,13 +195,17 @@ class FarHost(Host):
         self._folder.put(path.read_bytes(), path.name, target)
 
     def _fingerprint(self) -> dict[str, str]:
-        found = self._said("grep", "-Hsm1", "", *_FINGERPRINT.values())
-        told = dict(line.split(":", 1) for line in found.splitlines())
-        return {
+        said = self._said("grep", "-Hsm1", "", *_FINGERPRINT.values())
+        told = dict(line.split(":", 1) for line in said.splitlines())
+        found = {
             name: told[path].removeprefix("MemTotal:").strip()
             for name, path in _FINGERPRINT.items()
             if path in told
         }
+        if "host_id" in found:  # itself it is nobody else's to know (machine-id(5))
+            hashed = hashlib.sha256(f"tare {found['host_id']}".encode())
+            found["host_id"] = hashed.hexdigest()[:16]
+        return found
 
     def _placement(self, asked: Placement) -> Placement:
         """What was asked for, by the processors that there are: this machine's are others."""
