@@ -91,7 +91,7 @@ def test_trials_at_a_distance_are_expected_to_take_longer():
 def crossed(**wire: Any) -> Any:
     """A result of one trial over a wire."""
     settings = Told.model_validate({"wire": {"bits_s": 10**9, "measured_bits_s": 0.955e9, **wire}})
-    return SimpleNamespace(trials=[SimpleNamespace(settings=settings)])
+    return SimpleNamespace(trials=[SimpleNamespace(settings=settings)], cells=[])
 
 
 RELAY: dict[str, Any] = {

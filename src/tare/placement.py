@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
+from pathlib import Path
 
 from tare.errors import UnavailableError, UsageError
 
@@ -19,6 +20,8 @@ _SIDES: dict[str, tuple[str, ...]] = {"host": ("client",), "guest": ("server", "
 _NAMED = ("same-core", "across-cores", "anywhere")
 _NTH = {"first": 0, "second": 1}
 _SET = re.compile(r"(?P<party>[a-z]+)=(?P<cpus>[0-9]{1,5}(?:,[0-9]{1,5})*|first|second|all)")
+
+_SYSTEM = Path("/sys/devices/system/cpu")
 
 PINNINGS = (
     "host=first guest=first",
@@ -79,7 +82,7 @@ class Placement:
             if text == "across-cores" and "client" in parties:
                 if len(present) < 2:
                     raise UnavailableError(f"{text!r} needs two processors; {machine} offers one")
-                found["client"] = present[-2:-1]
+                found["client"] = (of_another_core(present[-1], present),)
         else:
             sets = {} if text == "anywhere" else _sets(text)
             found = {
@@ -106,6 +109,19 @@ class Placement:
         return replace(far, client=self.client, fifo=self.fifo)
 
 
+def of_another_core(cpu: int, among: Sequence[int]) -> int:
+    """The last of this machine's processors that is not of one's core: its threads share that.
+
+    Args:
+        cpu: the one.
+        among: of which; where all are of that core, its last other thread.
+    """
+    threads = _SYSTEM / f"cpu{cpu}/topology/thread_siblings_list"
+    beside = in_list(threads.read_text()) if threads.exists() else ()
+    others = [other for other in among if other != cpu]
+    return next((other for other in reversed(others) if other not in beside), others[-1])
+
+
 def in_list(text: str) -> tuple[int, ...]:
     """Read the kernel's own list of processors, such as `0-3,8`."""
     ends = [part.split("-") for part in text.strip().split(",")]
@@ -119,8 +135,9 @@ def parse(written: object) -> str:
     client's side, `guest` for server, VMM and virtual processors together.
 
     `same-core` takes the last processor for everyone (interrupts tend to the first);
-    `across-cores` takes the last for server and guest and the one before it for the client. A
-    party that explicit sets leave out may run anywhere.
+    `across-cores` takes the last for server and guest, and for the client the last before it that
+    is no thread of its core; where there is one core alone, a report says so. A party that explicit
+    sets leave out may run anywhere.
 
     Whether this machine has such processors is no matter here: a result is read on any machine.
 
