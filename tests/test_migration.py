@@ -7,6 +7,7 @@ import lzma
 import random
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,11 +18,14 @@ from hypothesis import strategies as st
 from tare.analysis.questions import Question
 from tare.cell import Cell
 from tare.errors import UsageError
+from tare.guests.monitor import Monitor
 from tare.plan import Comparison
 from tare.stats import paired_ratio
 from tare.told import Told
 from tare.workloads.migration import WORKLOAD, arms, load, rows, usage
 from tare.workloads.migration.beside import Throughput
+from tare.workloads.migration.guest import Blueprint, Guest
+from tare.workloads.migration.hypervisor import Hypervisor
 from tare.workloads.migration.journey import Journey
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 
@@ -86,6 +90,14 @@ def test_a_wire_with_a_distance_needs_its_program_and_one_without_does_not(tmp_p
 def test_trials_at_a_distance_are_expected_to_take_longer():
     near, far = (LEVELS.but(round_trip=each) for each in ("0 ms", "100 ms"))
     assert WORKLOAD.seconds(far, SESSION) > WORKLOAD.seconds(near, SESSION)
+
+
+def test_a_comma_in_a_path_is_none_of_qemus(tmp_path: Path) -> None:
+    made = Blueprint(Hypervisor("qemu", "10.0"), tmp_path, tmp_path, False, "tcg", 1 << 28)
+    guest = Guest(made, name="one", netns="n", logs=tmp_path / "a,b", role="boot")
+    with Monitor("QEMU", greets=True) as guest._qmp:
+        words = guest._command_line()
+    assert f"file,id=console,path={tmp_path}/a,,b/one.console" in words
 
 
 def crossed(**wire: Any) -> Any:
