@@ -374,7 +374,7 @@ def test_any_bytes_in_a_list_are_survived(
         ("directory", "/tmp/../etc"),
         ("directory", ""),
         ("netns", "../../etc/passwd"),
-        ("link", "-x"),
+        ("uprobe", "-x"),
     ],
 )
 def test_a_name_that_could_hit_something_else_is_refused(

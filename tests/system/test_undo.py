@@ -37,14 +37,13 @@ for _ in range(2):
     assert not point.is_mount()
 
 
-@pytest.mark.parametrize("kind", ["mount", "link", "netns"])
+@pytest.mark.parametrize("kind", ["mount", "netns"])
 def test_what_somebody_else_undoes_meanwhile_is_no_error(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = {"mount": str(tmp_path), "link": "tare-twice", "netns": "tare-twice"}[kind]
+    name = {"mount": str(tmp_path), "netns": "tare-twice"}[kind]
     made = {
         "mount": ("mount", "-t", "tmpfs", "tare-test", name),
-        "link": ("ip", "link", "add", name, "type", "veth", "peer", "tare-twin"),
         "netns": ("ip", "netns", "add", name),
     }
     run(Command(made[kind]), 10)
@@ -109,18 +108,6 @@ subprocess.run(["mount", "--bind", values[1], values[0] + "/view"], check=True)
     finally:
         subprocess.run(["umount", str(folder / "view")], check=True)
     assert clean(tmp_path / "root") == [f"directory {folder}"]
-
-
-def test_a_link_of_the_hosts_own_namespace(tmp_path: Path) -> None:
-    name = f"tare{os.getpid()}"
-    code = """
-registry.add("link", values[0])
-subprocess.run(["ip", "link", "add", values[0], "type", "bridge"], check=True)
-"""
-    dead_run(tmp_path / "root", code, values=[name])
-    assert Path("/sys/class/net", name).exists()
-    assert clean(tmp_path / "root") == [f"link {name}"]
-    assert not Path("/sys/class/net", name).exists()
 
 
 PIDS = Path("/sys/fs/cgroup/pids")
