@@ -1,10 +1,12 @@
+import tempfile
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tare import interference
+from tare import interference, mounts
+from tare.environments import scratch_disk
 from tare.errors import TrialError, UsageError
 from tare.interference import Interference
 
@@ -83,3 +85,38 @@ def test_what_the_measured_workload_counts_is_not_taken_for_the_load(
     loading = Interference("network", 1, "host")._loading(alive, count, 10)  # type: ignore[arg-type]
     with pytest.raises(TrialError, match="stood still while the trial ran"), loading:
         counts = iter([20])  # the trial's own
+
+
+@pytest.mark.parametrize(
+    ("text", "environment", "tree", "said"),
+    [
+        ("inside disk 1", "native", True, "Take `host disk 1`"),
+        ("inside disk 2", "qemu", True, "Take `host disk 2`"),
+        ("inside disk 1", "uml", False, "Take `host disk 1`"),
+        ("inside disk 1", "ssh me@far/container", False, "Take `host disk 1`"),
+        ("inside disk 1", "container", False, "Set TMPDIR"),
+        ("host disk 1", "container", False, "Set TMPDIR"),
+    ],
+)
+def test_a_load_of_a_disk_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, text: str, environment: str, tree: bool, said: str
+) -> None:
+    monkeypatch.setattr(mounts, "kind_at", lambda _: "tmpfs")
+    assert said in (Interference.parse(text).lacking(environment, tree=tree) or "")
+
+
+def test_where_temporary_files_are_in_memory_the_hosts_disk_is_another_folders(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_disk = scratch_disk._ON_DISK
+    monkeypatch.setattr(mounts, "kind_at", lambda path: "ext4" if path == on_disk else "tmpfs")
+    monkeypatch.setattr("tare.packages.lacking", lambda _: None)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: "/in/memory")
+    for text, environment in (("host disk 1", "native"), ("inside disk 1", "ssh me@far/qemu")):
+        assert Interference.parse(text).lacking(environment) is None
+
+
+def test_its_files_take_room_and_a_guests_device_none() -> None:
+    assert Interference.parse("host disk 2").disk_bytes("qemu") == 128 << 20
+    assert Interference.parse("inside disk 2").disk_bytes("qemu") == 0
+    assert Interference.parse("host memory 2").disk_bytes("native") == 0

@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from tare.analysis.questions import Question
 from tare.cell import Cell
 from tare.errors import TrialError, UsageError
-from tare.guests.monitor import Event
+from tare.guests.monitor import Event, Monitor
 from tare.plan import Comparison
 from tare.stats import paired_ratio
 from tare.told import Told
 from tare.workloads.migration import WORKLOAD, arms, ksm, load, rows, usage
 from tare.workloads.migration.beside import Throughput
+from tare.workloads.migration.guest import Blueprint, Guest
+from tare.workloads.migration.hypervisor import Hypervisor
 from tare.workloads.migration.journey import Journey, travel
 from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
@@ -93,10 +95,18 @@ def test_trials_at_a_distance_are_expected_to_take_longer():
     assert WORKLOAD.seconds(far, SESSION) > WORKLOAD.seconds(near, SESSION)
 
 
+def test_a_comma_in_a_path_is_none_of_qemus(tmp_path: Path) -> None:
+    made = Blueprint(Hypervisor("qemu", "10.0"), tmp_path, tmp_path, False, "tcg", 1 << 28)
+    guest = Guest(made, name="one", netns="n", logs=tmp_path / "a,b", role="boot")
+    with Monitor("QEMU", greets=True) as guest._qmp:
+        words = guest._command_line()
+    assert f"file,id=console,path={tmp_path}/a,,b/one.console" in words
+
+
 def crossed(**wire: Any) -> Any:
     """A result of one trial over a wire."""
     settings = Told.model_validate({"wire": {"bits_s": 10**9, "measured_bits_s": 0.955e9, **wire}})
-    return SimpleNamespace(trials=[SimpleNamespace(settings=settings)])
+    return SimpleNamespace(trials=[SimpleNamespace(settings=settings)], cells=[])
 
 
 RELAY: dict[str, Any] = {

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tare.errors import UnavailableError, UsageError
-from tare.placement import PINNINGS, Placement, parse
+from tare.machine import Fingerprint
+from tare.placement import PINNINGS, Placement, in_list, parse
+from tare.workloads.migration.rows import processors
+from tare.workloads.request_reply import WORKLOAD
 
 HERE = {3, 5, 8}
 
@@ -36,6 +42,53 @@ def test_one_core_is_the_last_and_two_are_the_last_two() -> None:
     assert Placement.here("same-core") == Placement((8,), (8,), (8,), (8,))
     assert Placement.here("across-cores") == Placement((5,), (8,), (8,), (8,))
     assert Placement.here("anywhere") == Placement()
+
+
+@pytest.mark.parametrize(
+    ("siblings", "client"),
+    [("5,8", 3), ("8", 5), ("4-8", 3), ("3,5,8", 5)],  # the last: a machine of one core
+)
+def test_across_cores_are_no_two_threads_of_one_core_where_there_is_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, siblings: str, client: int
+) -> None:
+    (tmp_path / "cpu8" / "topology").mkdir(parents=True)
+    (tmp_path / "cpu8" / "topology" / "thread_siblings_list").write_text(f"{siblings}\n")
+    monkeypatch.setattr("tare.placement._SYSTEM", tmp_path)
+    assert Placement.here("across-cores") == Placement((client,), (8,), (8,), (8,))
+
+
+def test_a_migrations_hosts_are_no_two_threads_of_one_core_where_there_is_another(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "cpu3" / "topology").mkdir(parents=True)
+    (tmp_path / "cpu3" / "topology" / "thread_siblings_list").write_text("3,8\n")
+    monkeypatch.setattr("tare.placement._SYSTEM", tmp_path)
+    assert processors("one a host") == ((3,), (5,))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "levels", "said"),
+    [
+        ({"online": "0-1", "smt": "1"}, {"placement": "across-cores"}, True),
+        ({"online": "0-1", "smt": "1"}, {"placement": "same-core"}, False),
+        ({"online": "0-1", "smt": "0"}, {"placement": "across-cores"}, False),
+        ({"online": "0-3", "smt": "1"}, {"placement": "across-cores"}, False),
+        ({"online": "0-1"}, {"placement": "across-cores"}, False),
+        (
+            {"online": "0-1", "smt": "1"},
+            {"placement": "across-cores", "environment": "ssh me@board"},
+            False,
+        ),
+    ],
+)
+def test_a_report_says_where_two_cores_were_threads_of_one(
+    cpu: dict[str, str], levels: dict[str, str], said: bool
+) -> None:
+    found: Any = SimpleNamespace(
+        cells=[SimpleNamespace(cell=SimpleNamespace(levels=levels))],
+        fingerprint=Fingerprint.model_validate({"cpu": cpu}),
+    )
+    assert ("two threads of one core" in " ".join(WORKLOAD.remarks(found))) == said
 
 
 @pytest.mark.parametrize("text", PINNINGS)
@@ -72,6 +125,21 @@ def test_what_this_machine_does_not_offer_can_be_read_and_not_be_had(
     assert parse(text) == text
     with pytest.raises(UnavailableError, match=said):
         Placement.here(text)
+
+
+def test_what_is_on_another_machine_has_that_ones_processors_and_the_client_ours() -> None:
+    board = in_list("0-1,12")
+    for text, client, server in (
+        ("same-core", (8,), (12,)),
+        ("across-cores", (5,), (12,)),
+        ("host=first guest=second", (3,), (1,)),
+        ("client=5 server=0,12", (5,), (0, 12)),
+        ("anywhere", (), ()),
+    ):
+        found = Placement.here(text, ("client",)).there(board, "the board")
+        assert (found.client, found.server) == (client, server), text
+    with pytest.raises(UnavailableError, match="names processor 8; the board offers 0, 1, 12"):
+        Placement.here("server=8").there(board, "the board")
 
 
 @given(st.text(max_size=40))

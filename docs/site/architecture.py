@@ -19,7 +19,7 @@ LAYERS = {
     "Command line": ("parse, call, print", "cli __main__"),
     "Before a run, and the run": (
         "one trial after another",
-        "draft check schema doctor preflight rehearsal runner lanes operations slurm",
+        "draft check schema doctor preflight rehearsal runner lanes operations slurm unmixed",
     ),
     "After a run": (
         "pages, tables, files, verdicts",

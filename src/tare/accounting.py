@@ -246,7 +246,7 @@ class _KernelThreads:
 
     def _is_one(self, pid: int) -> bool:
         stat = _read(f"{self._proc}/{pid}/stat")
-        if stat is None or _parent(stat) != _KTHREADD:
+        if stat is None or int(stat_fields(stat)[1]) != _KTHREADD:
             return False
         return _KERNEL_THREADS.match(stat[stat.index("(") + 1 :]) is not None
 
@@ -261,20 +261,20 @@ def _parse_stat(stat: str) -> tuple[str, int, int, int]:
 
     Minor and major faults are fields 10 and 12.
     """
-    # The name stands in parentheses and may itself hold any character.
-    opening, closing = stat.index("("), stat.rindex(")")
-    fields = stat[closing + 2 :].split()
+    fields = stat_fields(stat)
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     return (
-        stat[opening + 1 : closing],
+        stat[stat.index("(") + 1 : stat.rindex(")")],
         int(fields[11]) * tick_ns,
         int(fields[12]) * tick_ns,
         int(fields[7]) + int(fields[9]),
     )
 
 
-def _parent(stat: str) -> int:
-    return int(stat[stat.rindex(")") + 2 :].split()[1])
+def stat_fields(stat: str) -> list[str]:
+    """Return what stands in a /proc/PID/stat from its third field on. Source: proc(5)."""
+    # The second, the name, stands in parentheses and may itself hold any character.
+    return stat.rpartition(")")[2].split()
 
 
 def descendants(pid: int, proc: Path = Path("/proc")) -> list[int]:

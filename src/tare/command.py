@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from tare.accounting import stat_fields
+
 OWNER_VARIABLE = "TARE_OWNER"
 """Environment variable of every process that Tare starts; see `owner_mark`."""
 
@@ -186,14 +188,12 @@ def is_within_exec(pid: int) -> bool:
     if fields is None:
         return False
     state, flags, environment = fields[0], int(fields[9 - 3]), int(fields[50 - 3])
-    return environment == 0 and state not in (b"Z", b"X") and not flags & _NO_PROGRAM
+    return environment == 0 and state not in ("Z", "X") and not flags & _NO_PROGRAM
 
 
-def _stat(pid: int) -> list[bytes] | None:
+def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat from the third on, or None if there is no such process."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        return stat_fields(Path(f"/proc/{pid}/stat").read_text(errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
         return None
-    # The second field is the name in parentheses and may hold anything, parentheses too.
-    return stat[stat.rindex(b")") + 2 :].split()

@@ -19,7 +19,7 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from tare import netns
 from tare.errors import TrialError
@@ -63,10 +63,6 @@ class Hosts(Stepwise):
         registry: the run's list of what it makes; it also makes the names unique.
         rate_bits_s: a limit on each direction of the wire, set where the bridge hands a packet to a
             port; None sets none.
-        discipline: of the limit. htb with its small burst delays every packet by its time on the
-            wire; tbf lets what fits its bucket (64 B requests do) pass, and hides that time.
-        offloads: False turns checksum and segmentation offloads off on every port, without which
-            no TCP reaches a user-space network stack (gVisor, User-Mode Linux).
     """
 
     client_address = "10.77.0.1"
@@ -76,22 +72,14 @@ class Hosts(Stepwise):
     client_interface = _INTERFACE
     server_interface = _INTERFACE
 
-    def __init__(
-        self,
-        registry: Registry,
-        *,
-        rate_bits_s: int | None = None,
-        discipline: Literal["htb", "tbf"] = "htb",
-        offloads: bool = True,
-    ) -> None:
+    def __init__(self, registry: Registry, *, rate_bits_s: int | None = None) -> None:
         prefix = f"tare-{registry.run_id}-{next(_COUNT)}"
         self.client_ns = f"{prefix}-client"
         self.server_ns = f"{prefix}-server"
         self.wire_ns = f"{prefix}-wire"
         self._registry = registry
         self._rate_bits_s = rate_bits_s
-        self._discipline = discipline
-        self._offloads = offloads
+        self._offloads = True
         self._taps = itertools.count(3)
 
     def _build(self, stack: ExitStack) -> None:
@@ -110,7 +98,10 @@ class Hosts(Stepwise):
         self._introduce(self.server_ns, self.client_address, self.client_mac)
 
     def turn_off_offloads(self) -> None:
-        """Turn them off on every port, and on those to come; see `offloads`."""
+        """Turn those of checksums and segmentation off on every port, and on those to come.
+
+        With them, no TCP reaches a user-space network stack (gVisor, User-Mode Linux).
+        """
         self._offloads = False
         for namespace in (self.client_ns, self.server_ns):
             self._turn_off_offloads(namespace, _INTERFACE)
@@ -140,16 +131,12 @@ class Hosts(Stepwise):
             self.client_ns, self.client_address = usual
 
     @contextmanager
-    def tap(self, name: str | None = None) -> Iterator[Tap]:
-        """Attach a tap for a guest to the bridge, with an address that nobody else has.
-
-        Args:
-            name: of the device, at most 15 characters; by default one that is free.
-        """
+    def tap(self) -> Iterator[Tap]:
+        """Attach a tap for a guest to the bridge, with an address that nobody else has."""
         number = next(self._taps)
         tap = Tap(
             netns=self.wire_ns,
-            name=name or f"guest{number - 3}",
+            name=f"guest{number - 3}",
             mac=_mac(number),
             address=f"10.77.0.{number}",
         )
@@ -214,11 +201,8 @@ class Hosts(Stepwise):
         netns.within(self.wire_ns, work)
 
     def _shape(self, namespace: str, port: str) -> None:
-        rate, discipline = self._rate_bits_s, self._discipline
-        if rate is not None:
-            netns.within(
-                namespace, lambda ip: netns.limit(ip, netns.index(ip, port), rate, discipline)
-            )
+        if (rate := self._rate_bits_s) is not None:
+            netns.within(namespace, lambda ip: netns.limit(ip, netns.index(ip, port), rate))
         if not self._offloads:
             self._turn_off_offloads(namespace, port)
 
@@ -228,16 +212,7 @@ class Hosts(Stepwise):
         run(switch, _COMMAND_TIMEOUT_S)
 
     def _introduce(self, namespace: str, address: str, mac: str) -> None:
-        def introduce(ip: Any) -> None:
-            ip.neigh(
-                "replace",
-                dst=address,
-                lladdr=mac,
-                ifindex=netns.index(ip, _INTERFACE),
-                state="permanent",
-            )
-
-        netns.within(namespace, introduce)
+        netns.within(namespace, lambda ip: netns.introduce(ip, _INTERFACE, address, mac))
 
 
 def _mac(number: int) -> str:

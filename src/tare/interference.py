@@ -15,15 +15,25 @@ before warm-up, seen to load before the measurement begins, and seen to have loa
 from __future__ import annotations
 
 import re
+import secrets
+import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, get_args
 
 from tare import accounting, packages, process, units
 from tare.command import Command
-from tare.environments import Inside, ServerProcess, Site
+from tare.environments import (
+    Inside,
+    ServerProcess,
+    Site,
+    is_far,
+    is_guest_of_qemu,
+    scratch_disk,
+)
 from tare.environments.on_host import Server
 from tare.errors import TrialError, UsageError
 from tare.host import Host
@@ -50,7 +60,7 @@ _NEXT_TURN_S = 2.0
 _REFUSED_WITHIN_S = 0.3
 _PORT = 5201
 _DATAGRAM_BYTES = 1400
-_FILE_SIZE = "64M"
+_FILE_BYTES = 64 << 20
 _STREAM_CACHE_SIZE = "8M"
 """stress-ng streams through four times this, three times over: about 100 MB a worker."""
 
@@ -93,12 +103,42 @@ class Interference:
             level = _exact_rate(self.level)
         return f"{self.where} {self.kind} {level}"
 
-    def lacking(self) -> str | None:
-        """Say which program it is by, and that is not here, and how to get it."""
+    def lacking(self, environment: str, *, tree: bool = False) -> str | None:
+        """Say what is missing for it here, and what to do.
+
+        Args:
+            environment: the canonical level.
+            tree: whether what runs inside sees a user's files, and nothing of the run's.
+        """
+        if self.kind == "disk" and (why := self._no_disk(environment, tree=tree)):
+            return why
         tools = {"cpu": "stress-ng", "memory": "stress-ng", "network": "iperf3", "disk": "fio"}
         if self.kind is None:
             return None
         return packages.lacking({tools[self.kind]: PROGRAMS["interference"][tools[self.kind]]})
+
+    def disk_bytes(self, environment: str) -> int:
+        """How large its files are."""
+        files = self.kind == "disk" and not self._on_device(environment)
+        return self.level * _FILE_BYTES if files else 0
+
+    def _on_device(self, environment: str) -> bool:
+        return self.where == "inside" and is_guest_of_qemu(environment)
+
+    def _no_disk(self, environment: str, *, tree: bool) -> str | None:
+        folder = Path(tempfile.gettempdir())
+        if self.where == "host":
+            folder = scratch_disk.folder_for(folder)
+        elif self._on_device(environment) and not tree:
+            return None
+        elif tree or environment == "uml" or is_far(environment):
+            return f"what runs inside has no disk for '{self}'. Take `host disk {self.level}`"
+        if scratch_disk.is_in_memory(folder):
+            return (
+                f"{folder} is in memory, where '{self}' would load no disk. Set TMPDIR to a folder"
+                " on a disk"
+            )
+        return None
 
     @contextmanager
     def running(self, site: Site, inside: Inside) -> Iterator[None]:
@@ -118,16 +158,19 @@ class Interference:
 
     @contextmanager
     def _tool(self, site: Site, inside: Inside) -> Iterator[None]:
-        argv = self._argv(site, inside)
         here = self.where == "host"
-        with _on_host(Command(argv), site) if here else inside.start(argv) as tool:
+        with ExitStack() as stack:
+            argv = self._argv(site, inside, stack)
+            starting = _on_host(Command(argv), site) if here else inside.start(argv)
+            tool = stack.enter_context(starting)
 
             def consumed_ns() -> int:
-                threads = tool.account().threads
-                if any(thread.role == "guest" for thread in threads):
-                    # A guest's account is of the first process alone, and the workers are others.
+                account = tool.account()
+                if account.far or any(thread.role == "guest" for thread in account.threads):
+                    # Such an account is of the first process alone, and the workers are others.
                     return _busy_ns(inside.run(("cat", "/proc/stat"), _LOOK_TIMEOUT_S))
-                return sum(thread.cpu_ns for thread in threads if thread.role == "server")
+                # gVisor tells only what runs programs for it.
+                return sum(t.cpu_ns for t in account.threads if t.role in ("server", "vcpu"))
 
             with self._loading(tool, consumed_ns, _SEEN_NS):
                 yield
@@ -199,16 +242,17 @@ class Interference:
         if not went_on:
             raise TrialError(f"the interference '{self}' stood still while the trial ran")
 
-    def _argv(self, site: Site, inside: Inside) -> tuple[str, ...]:
+    def _argv(self, site: Site, inside: Inside, stack: ExitStack) -> tuple[str, ...]:
+        """Say what loads; what it works on goes with the stack."""
         limit = str(_LIMIT_S)
         if self.kind == "cpu":
-            look = ("cat", "/proc/self/status")
+            look = ("cat", "/proc/self/status", "/proc/cpuinfo")
             if self.where == "inside":
-                status = inside.run(look, _LOOK_TIMEOUT_S)
+                told = inside.run(look, _LOOK_TIMEOUT_S)
             else:
-                status = process.run(Command(look), _LOOK_TIMEOUT_S).stdout
+                told = process.run(Command(look), _LOOK_TIMEOUT_S).stdout
             return (
-                "stress-ng", "--cpu", str(_processors(status)), "--cpu-load", str(self.level),
+                "stress-ng", "--cpu", str(_processors(told)), "--cpu-load", str(self.level),
                 "--cpu-method", "int64",
                 "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
             )  # fmt: skip
@@ -218,19 +262,22 @@ class Interference:
                 "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
             )  # fmt: skip
         return (
-            "fio", "--name", "tare-interference", *self._disk(site, inside), "--rw", "randrw",
-            "--bs", "4k", "--direct", "1", "--ioengine", "psync", "--thread",
+            "fio", "--name", "tare-interference", *self._disk(site, inside, stack),
+            "--rw", "randrw", "--bs", "4k", "--direct", "1", "--ioengine", "psync", "--thread",
             "--numjobs", str(self.level), "--time_based", "--runtime", limit,
         )  # fmt: skip
 
-    def _disk(self, site: Site, inside: Inside) -> tuple[str, ...]:
+    def _disk(self, site: Site, inside: Inside, stack: ExitStack) -> tuple[str, ...]:
         """Name what fio works on: a guest's disk, or else files of the run."""
         device = inside.facts.null_disk
         if self.where == "inside" and device is not None:
-            return ("--filename", device, "--size", _FILE_SIZE)
-        folder = site.scratch / "interference"
-        folder.mkdir(exist_ok=True)
-        return ("--directory", str(folder), "--size", _FILE_SIZE)
+            return ("--filename", device, "--size", str(_FILE_BYTES))
+        # Inside, no other folder is there.
+        above = scratch_disk.folder_for(site.scratch) if self.where == "host" else site.scratch
+        folder = above / f"tare-interference-{secrets.token_hex(4)}"
+        stack.enter_context(site.leftovers.owing("directory", str(folder)))
+        folder.mkdir(mode=0o700)
+        return ("--directory", str(folder), "--size", str(_FILE_BYTES))
 
 
 def _exact_rate(bits_s: int) -> str:
@@ -280,10 +327,14 @@ def _connected(command: Command) -> Iterator[process.Running]:
                 raise TrialError(f"the interference found no server: {command}")
 
 
-def _processors(status: str) -> int:
-    """Count the processors that a process may use, by its /proc/PID/status (proc(5))."""
-    mask = re.search(r"^Cpus_allowed:\s*([0-9a-f,]+)$", status, re.MULTILINE)
-    return int(mask[1].replace(",", ""), 16).bit_count() if mask else 1
+def _processors(told: str) -> int:
+    """Count the processors that a process may use, by its /proc/PID/status (proc(5)).
+
+    gVisor's tells none: behind it stands /proc/cpuinfo, with those that a sandbox has.
+    """
+    if mask := re.search(r"^Cpus_allowed:\s*([0-9a-f,]+)$", told, re.MULTILINE):
+        return int(mask[1].replace(",", ""), 16).bit_count()
+    return max(1, len(re.findall(r"^processor\b", told, re.MULTILINE)))
 
 
 def _busy_ns(stat: str) -> int:

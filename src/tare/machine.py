@@ -74,10 +74,17 @@ class Cpu(Told):
     """The processor, in a fingerprint."""
 
     model: str | None = None
+    online: str | None = None
+    smt: str | None = None
     # Earlier versions listed them.
     usable: Annotated[
         int | None, BeforeValidator(lambda told: len(told) if isinstance(told, list) else told)
     ] = None
+
+    @property
+    def is_one_core(self) -> bool:
+        """Whether the machine's two processors are threads of one core; False if it is not told."""
+        return self.smt == "1" and self.online in ("0-1", "0,1")
 
 
 class Fingerprint(Told):

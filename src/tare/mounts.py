@@ -55,6 +55,12 @@ def listed() -> list[Mount]:
     return found
 
 
+def within(folder: Path) -> list[Path]:
+    """Every mount point in a folder: deleting through one would delete what it shows."""
+    real = folder.resolve()
+    return [one.point for one in listed() if one.point.is_relative_to(real)]
+
+
 def kind_at(path: Path) -> str:
     """The kind of file system that a path lies on; "unknown" where its mount is out of sight."""
     real = path.resolve()

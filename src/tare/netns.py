@@ -105,29 +105,27 @@ def open_tap(namespace: str, name: str, *, vnet_header: bool = False) -> int:
     return within(namespace, opened)
 
 
-def limit(
-    ip: Any, device: int, rate_bits_s: int, discipline: str = "htb", burst: int = 1024
-) -> None:
-    """Limit what a device sends.
+def limit(ip: Any, device: int, rate_bits_s: int, burst: int = 1024) -> None:
+    """Limit what a device sends, by htb: tbf would let pass what fits its bucket, as 64 B do.
 
     Args:
         ip: netlink in the device's namespace.
         device: its index.
         rate_bits_s: the limit.
-        discipline: htb, or tbf, which sizes its own bucket.
-        burst: bytes that htb lets through at once. A small one delays every packet by its time on
+        burst: bytes that it lets through at once. A small one delays every packet by its time on
             the wire; timers are late by tens of microseconds, so that a fast wire needs what it
             carries in that time, or never reaches its rate.
     """
     bytes_per_second = rate_bits_s // 8
-    if discipline == "tbf":
-        # A bucket of two full frames, or of what one tick of a coarse timer lets through.
-        bucket = max(2 * 1514, bytes_per_second // 250)
-        ip.tc("add", "tbf", device, rate=bytes_per_second, burst=bucket, latency=50_000)
-        return
     ip.tc("add", "htb", device, handle=0x10000, default=1)
     rate = {"rate": bytes_per_second, "burst": burst, "cburst": burst}
     ip.tc("add-class", "htb", device, handle=0x10001, parent=0x10000, **rate)
+
+
+def introduce(ip: Any, interface: str, address: str, mac: str) -> None:
+    """Have a neighbour be known for good, so that nobody asks for it."""
+    device = index(ip, interface)
+    ip.neigh("replace", dst=address, lladdr=mac, ifindex=device, state="permanent")
 
 
 def index(ip: Any, interface: str) -> int:

@@ -35,8 +35,8 @@ from tare import (
     rounds,
 )
 from tare.cell import Cell
-from tare.environments import Inside, place
-from tare.errors import TareError, TrialError
+from tare.environments import place
+from tare.errors import TrialError
 from tare.hosts import Hosts
 from tare.plan import Visit
 from tare.record import Loss, Record, Trial, Writer
@@ -44,6 +44,7 @@ from tare.site import Site, Watching, unwatched
 from tare.stats.repetition import PILOT_BLOCKS
 from tare.stats.stopping import Action, Decision, decide
 from tare.stopwatch import Pace, Stopwatch
+from tare.unmixed import Unmixed
 from tare.workloads import AnyBench, echo_samples
 
 _LOG = logging.getLogger(__name__)
@@ -96,8 +97,9 @@ def run(
         stopwatch: told where the time goes.
 
     Raises:
-        TareError: it cannot go on: the disk is full, another run writes here, KVM has come or gone.
-            What is on record stays, and the run can be resumed.
+        TareError: it cannot go on: the disk is full, another run writes here, KVM has come or gone,
+            a name of ssh leads to another machine. What is on record stays, and the run can be
+            resumed.
     """
     with ExitStack() as stack:
         writer = stack.enter_context(record.writing())
@@ -137,9 +139,9 @@ class _Run:
         self._done: dict[tuple[int, str, int], Trial] = {t.key: t for t in self.record.trials()}
         self._courses = {course.block: course for course in self.record.courses()}
         self._course = self._courses[0]
-        self._accelerators: dict[tuple[str | None, ...], str] = {}
+        self._unmixed = Unmixed()
         for trial in self._done.values():
-            self._keep_accelerator(trial)
+            self._keep(trial)
         self._setup_failures: Counter[tuple[tuple[str, str], ...]] = Counter()
         self._expected_blocks = self.blocks or self._plan.min_blocks
         self._pace = Pace(self._plan.block_seconds())
@@ -318,29 +320,14 @@ class _Run:
                 watching=watching,
             )
             with self._workload.enter(visit.plot, site, self._plan.session) as bench:
-                self._refuse_other_accelerator(visit, bench.inside)
+                name = self._workload.environment(visit.plot).name
+                self._unmixed.refuse_other(name, visit.plot, bench.inside.facts)
                 yield bench
 
-    def _keep_accelerator(self, trial: Trial) -> None:
-        """Remember what a guest's first measured trial ran under."""
-        if trial.status == "ok" and trial.facts.accelerator is not None:
-            guest = _guest(self._plan.cell(trial.cell).levels)
-            self._accelerators.setdefault(guest, trial.facts.accelerator)
-
-    def _refuse_other_accelerator(self, visit: Visit, inside: Inside) -> None:
-        """Stop rather than mix: failed trials would not be measured again once KVM is back."""
-        name = self._workload.environment(visit.plot).name
-        first = self._accelerators.get(_guest(visit.plot))
-        found = inside.facts
-        if first is None or found.accelerator is None or found.accelerator == first:
-            return
-        why = f" ({found.accelerator_reason})" if found.accelerator_reason else ""
-        raise TareError(
-            f"{name} runs under {found.accelerator.upper()} now{why}, and its trials on record ran"
-            f" under {first.upper()}: the two are not merged",
-            f"resume it (`tare run --resume`) when guests run under {first.upper()} again, or start"
-            " a new run",
-        )
+    def _keep(self, trial: Trial) -> None:
+        """Remember what a cell's first measured trial ran on."""
+        if trial.status == "ok":
+            self._unmixed.keep(self._plan.cell(trial.cell).levels, trial.facts)
 
     def _count_causes(self) -> None:
         """After the blocks: sessions with a tracer, which are no trials."""
@@ -407,7 +394,7 @@ class _Run:
     def _append(self, trial: Trial) -> None:
         self.writer.append(trial)
         self._done[trial.key] = trial
-        self._keep_accelerator(trial)
+        self._keep(trial)
 
     def _tell(self, block: int, doing: str) -> None:
         done = len(self._done)
@@ -418,8 +405,3 @@ class _Run:
         left = max(0.0, share) * self._pace.seconds_a_block + max(0.0, self._counting_left)
         expected = done + max(0, self._expected_blocks - block) * per_block - of_block
         self.on_progress(Progress(block, self._expected_blocks, done, expected, left, doing))
-
-
-def _guest(levels: Mapping[str, str]) -> tuple[str | None, ...]:
-    """What decides which accelerator a guest gets: where it runs, and what was asked for."""
-    return tuple(levels.get(name) for name in ("environment", "accelerator"))

@@ -20,7 +20,6 @@ from tare.pauses import pauses
 
 Kind = Literal[
     "netns",
-    "link",
     "mount",
     "cgroup",
     "process",
@@ -31,10 +30,10 @@ Kind = Literal[
     "loop",
     "ksm",
 ]
-"""What can be left behind. `name` is, by kind: a namespace's name; a link's name in this
-namespace; a mount point; a cgroup's directory, whose name begins with `tare-`; `PID:START TIME`;
-a path; a path; a container's id, with `detail` the runc state directory; a tracepoint's name;
-a file or device; a setting of KSM, with `detail` what it was before."""
+"""What can be left behind. `name` is, by kind: a namespace's name; a mount point; a cgroup's
+directory, whose name begins with `tare-`; `PID:START TIME`; a path; a path; a container's id, with
+`detail` the runc state directory; a tracepoint's name; a file or device; a setting of KSM, with
+`detail` what it was before."""
 
 KSM_SETTINGS = ("run", "pages_to_scan", "sleep_millisecs")
 """Of kernel same-page merging: what a run may change."""
@@ -102,13 +101,6 @@ def _kill_dwellers(namespace: Path) -> None:
     kill_all(dwells)
 
 
-def _undo_link(entry: Entry) -> bool:
-    if not Path("/sys/class/net", entry.name).exists():
-        return False
-    process.run(process.Command(("ip", "link", "delete", "dev", entry.name)), timeout_s=10)
-    return True
-
-
 def _undo_mount(entry: Entry) -> bool:
     return _unmount(Path(entry.name))
 
@@ -168,9 +160,7 @@ def _undo_directory(entry: Entry) -> bool:
     path = Path(entry.name)
     if not path.is_dir() or path.is_symlink():
         return False
-    # Deleting through a bind mount would delete what it shows.
-    within = [point for point in _mount_points() if point.is_relative_to(path.resolve())]
-    if within:
+    if within := mounts.within(path):
         raise TareError(f"{path} has {within[0]} mounted in it")
     shutil.rmtree(path)
     return True
@@ -223,7 +213,6 @@ def _undo_ksm(entry: Entry) -> bool:
 
 _UNDO: dict[Kind, Callable[[Entry], bool]] = {
     "netns": _undo_netns,
-    "link": _undo_link,
     "mount": _undo_mount,
     "cgroup": _undo_cgroup,
     "process": _undo_process,

@@ -39,8 +39,6 @@ _PROBE_PORT = 7500
 _PROBE_S = 0.3
 _ECHOES = 5
 _ECHO_TIMEOUT_S = 20.0
-_PERMANENT = 0x80
-"""A neighbour that is known for good (NUD_PERMANENT). Source: linux/neighbour.h."""
 _MAIN_TABLE, _SCOPE_LINK = 254, 253
 """Source: linux/rtnetlink.h."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
@@ -147,8 +145,13 @@ class Wire(Stepwise):
         destination = netns.within(ends[1], lambda ip: self._connect(ip, self.destination_address))
         if self._relay is not None:
             # A question for the other's address would take a round trip, and could be lost.
-            netns.within(ends[0], lambda ip: _introduce(ip, self.destination_address, destination))
-            netns.within(ends[1], lambda ip: _introduce(ip, self.source_address, source))
+            netns.within(
+                ends[0],
+                lambda ip: netns.introduce(ip, _INTERFACE, self.destination_address, destination),
+            )
+            netns.within(
+                ends[1], lambda ip: netns.introduce(ip, _INTERFACE, self.source_address, source)
+            )
 
     def _lay_veth(self, ip: Any) -> None:
         peer = {"ifname": _INTERFACE, "net_ns_fd": self.destination_ns}
@@ -254,11 +257,6 @@ class Wire(Stepwise):
 
 def _remove(ip: Any) -> None:
     ip.link("del", index=netns.index(ip, _INTERFACE))
-
-
-def _introduce(ip: Any, address: str, mac: str) -> None:
-    device = netns.index(ip, _INTERFACE)
-    ip.neigh("replace", dst=address, lladdr=mac, ifindex=device, state=_PERMANENT)
 
 
 def _set_window(ip: Any, segments: int) -> None:

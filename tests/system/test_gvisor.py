@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import platformdirs
@@ -20,7 +21,9 @@ from tare.command import start_time
 from tare.environments import Inside, Site
 from tare.environments.gvisor import Gvisor
 from tare.errors import TrialError
+from tare.interference import Interference
 from tare.leftovers import clean
+from tare.placement import Placement
 from tare.testing import traces
 
 CACHE = platformdirs.user_cache_path("tare")
@@ -70,10 +73,51 @@ def test_one_server_after_another_gets_the_same_port(inside: Inside) -> None:
     assert len([n for n in now if n.isdigit()]) == len([n for n in idle if n.isdigit()])
 
 
+def programs(inside: Inside) -> list[str]:
+    return inside.run(["ps", "-eo", "args"], 30).splitlines()
+
+
+def test_what_does_not_end_when_asked_to_is_not_beside_the_next_session(inside: Inside) -> None:
+    idle, deaf = programs(inside), "trap '' TERM; sleep 1001 & while :; do sleep 1; done"
+    with (
+        inside.start(["sh", "-c", f"echo '{{}}'; {deaf}"]) as server,
+        pytest.raises(TrialError, match="did not end within"),
+    ):
+        server.event(30)
+        server.stop(0.5)
+    assert programs(inside) == idle
+    with inside.start(["sh", "-c", "echo '{}'; sleep 1002 & exec sleep 1003"]) as server:
+        server.event(30)
+        server.stop(30)
+    assert programs(inside) == idle
+    with pytest.raises(TrialError, match="did not end within"):
+        inside.run(["sh", "-c", "sleep 1004; true"], 2)
+    assert programs(inside) == idle
+
+
 def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
     for path in ("/etc/x", "/usr/x", f"{site.programs}/x"):
         with pytest.raises(TrialError, match="Read-only file system"):
             inside.run(["touch", path], 30)
+
+
+@pytest.mark.parametrize("what", ["cpu 50 %", "memory 1", "network 5 Mbit/s", "disk 1"])
+def test_interference_loads_inside(site: Site, inside: Inside, what: str) -> None:
+    def names() -> str:
+        return inside.run(["ps", "-eo", "comm"], 30)
+
+    with Interference.parse(f"inside {what}").running(site, inside):
+        assert any(tool in names() for tool in ("stress-ng", "iperf3", "fio"))
+    assert not any(tool in names() for tool in ("stress-ng", "iperf3", "fio"))
+
+
+def test_interference_loads_every_processor(site: Site) -> None:
+    anywhere = replace(site, placement=Placement())
+    with Gvisor().enter(anywhere) as inside:
+        processors = int(inside.run(["nproc"], 30))
+        with Interference("cpu", 50, "inside").running(anywhere, inside):
+            workers = inside.run(["ps", "-eo", "comm"], 30).count("stress-ng-cpu")
+    assert workers == processors
 
 
 def test_a_failing_program_says_why(inside: Inside) -> None:

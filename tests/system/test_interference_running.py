@@ -17,6 +17,7 @@ from tare.command import Command, owner_mark
 from tare.environments import Environment, Inside, Site
 from tare.environments.container import Container
 from tare.environments.native import Native
+from tare.environments.on_host import OnAnyHost
 from tare.environments.qemu import Qemu
 from tare.environments.ssh import Ssh
 from tare.errors import TrialError
@@ -70,6 +71,41 @@ def test_it_loads_in_a_guest(guest_site: Site, guest: Inside, what: str) -> None
     assert not any(tool in tools for tool in ("stress-ng", "iperf3", "fio"))
 
 
+@pytest.mark.parametrize("held", [Native(), Container()], ids=["itself", "container"])
+@pytest.mark.parametrize("what", ["cpu 20 %", "memory 1"])
+def test_it_loads_another_machine(
+    tidy_site: Site, tmp_path: Path, held: OnAnyHost, what: str
+) -> None:
+    (tmp_path / "far").mkdir()
+    with at_home(tmp_path / "far", PROGRAMS, tidy_site.hosts) as far:
+        loads = Interference.parse(f"inside {what}")
+        with Ssh(far.destination, held).enter(tidy_site) as inside:
+            before = len(far.left())
+            with loads.running(tidy_site, inside):
+                assert len(far.left()) > before
+        assert await_that(lambda: far.left() == [])
+
+
+@pytest.mark.parametrize("where", ["host", "inside"])
+def test_a_disk_is_loaded_by_files_that_go_again_on_a_disk_where_the_runs_are_in_memory(
+    tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    memory, disk = tidy_site.scratch, tmp_path / "disk"
+    disk.mkdir()
+    monkeypatch.setattr("tare.environments.scratch_disk._ON_DISK", disk)
+    if where == "host":
+        monkeypatch.setattr(
+            "tare.mounts.kind_at", lambda path: "tmpfs" if path == memory else "ext4"
+        )
+    folder = disk if where == "host" else memory
+    with (
+        Native().enter(tidy_site) as inside,
+        Interference.parse(f"{where} disk 1").running(tidy_site, inside),
+    ):
+        assert await_that(lambda: [*folder.glob("tare-interference-*/*")] != [])
+    assert list(folder.glob("tare-interference-*")) == []
+
+
 def test_it_loads_the_way_to_another_machine_whatever_the_interface_is_called(
     tidy_site: Site, tmp_path: Path
 ) -> None:
@@ -121,7 +157,7 @@ def test_a_tool_that_dies_spoils_the_trial(tidy_site: Site, what: str) -> None:
 def test_a_tool_that_cannot_start_says_why(
     tidy_site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tare.interference._FILE_SIZE", "nonsense")
+    monkeypatch.setattr("tare.interference._FILE_BYTES", "nonsense")
     before = set(accounting.descendants(os.getpid()))
     with (
         Native().enter(tidy_site) as inside,

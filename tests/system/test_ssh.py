@@ -15,19 +15,23 @@ import pytest
 import reach
 
 from needs import PROGRAMS, needs_root
-from tare import accounting, environments
-from tare.command import start_time
+from tare import accounting, environments, experiment, machine, plan, runner
+from tare.command import Command, start_time
 from tare.destination import Destination
 from tare.environments import Site
 from tare.environments.ssh import Ssh
-from tare.errors import Exit, TrialError
+from tare.errors import Exit, TareError, TrialError
 from tare.far import Connection, Folder
+from tare.far.host import _FINGERPRINT
 from tare.hosts import Hosts
 from tare.leftovers import Registry, clean
 from tare.placement import Placement
 from tare.record import Record
+from tare.runner import Progress
 from tare.testing import traces
 from tare.testing.far_machine import PORT, FarMachine, far_machine
+from tare.testing.site import levels_of
+from tare.workloads.request_reply import WORKLOAD
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -45,6 +49,9 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
         online = Path("/sys/devices/system/cpu/online").read_text().strip()
         assert inside.facts["host_processors"] == online
         assert inside.facts["host_memory"].endswith(" kB")
+        if (name := Path("/etc/machine-id")).exists() and (identity := name.read_text().strip()):
+            assert identity not in str(inside.facts.whole)
+            assert len(inside.facts["host_id"]) == 16
         with inside.start([*SERVE, inside.address]) as server:
             assert server.event(30)["event"] == "ready"
             assert far.left() != []
@@ -59,6 +66,32 @@ def test_a_server_there_answers_is_accounted_for_and_leaves_nothing(
     assert used.sent_bytes is not None
     assert used.sent_bytes >= 200 * 64
     assert used.peak_memory_bytes is not None
+
+
+def test_it_is_placed_by_the_processors_that_are_there(
+    site: Site, far: FarMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = os.sched_getaffinity(0)
+    with monkeypatch.context() as near:
+        near.setattr(os, "sched_getaffinity", lambda _: {7000, 7001})
+        placement = WORKLOAD.placement(levels_of(WORKLOAD, environment=f"ssh {far.destination}"))
+    assert placement.client == (7001,)
+    with Ssh(far.destination).enter(replace(site, placement=placement)) as inside:
+        said = inside.run(["grep", "Cpus_allowed_list", "/proc/self/status"], 30)
+        assert said.split()[1] == str(max(there))
+        host = inside.host  # type: ignore[attr-defined]
+        with host.start(Command(("sleep", "1000"))) as sleeper:
+            with pytest.raises(TrialError, match="taskset"):
+                host.bind(sleeper.pid, [7001])
+            host.bind(sleeper.pid, [min(there)])
+            assert os.sched_getaffinity(sleeper.pid) == {min(there)}
+        host.bind(sleeper.pid, [min(there)])  # has ended
+    placement = replace(placement, text="server=7001")
+    with (
+        pytest.raises(TrialError, match=f"{far.destination} offers"),
+        Ssh(far.destination).enter(replace(site, placement=placement)),
+    ):
+        pass
 
 
 def test_what_a_library_is_missing_for_is_started_with_those_that_were_pushed(
@@ -365,3 +398,24 @@ def test_a_machine_that_goes_away_in_mid_run_costs_its_own_cells_alone(
     page = (tmp_path / json.loads(said)["report"]).read_text()
     assert level in page
     assert reach.await_that(lambda: far.left() == [])
+
+
+def test_a_run_stops_where_a_name_leads_to_another_machine(
+    far: FarMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identity = tmp_path / "machine-id"
+    identity.write_text("one\n")
+    monkeypatch.setitem(_FINGERPRINT, "host_id", str(identity))
+    text = EXPERIMENT.format(far=environments.level(f"ssh {far.destination}"))
+    made = plan.make(experiment.parse(text, "x"), seed=1)
+    record = Record.create(tmp_path / "r", text, made, machine.fingerprint(PROGRAMS))
+
+    def another(progress: Progress) -> None:
+        if progress.block == 1:
+            identity.write_text("two\n")
+
+    with pytest.raises(TareError, match="is another machine than its trials on record"):
+        runner.run(record, PROGRAMS, tmp_path, another)
+    assert {t.block for t in record.trials() if FAR in t.cell} == {0}
+    identity.write_text("one\n")
+    assert runner.run(record, PROGRAMS, tmp_path).failed == 0

@@ -13,7 +13,9 @@ import pytest
 
 from needs import HEARING, dead_run, needs_root
 from tare.command import Command
-from tare.errors import TareError
+from tare.errors import TareError, UnavailableError
+from tare.guests.cache import workspace
+from tare.guests.debian import Debian
 from tare.leftovers import clean
 from tare.process import Output, run, start
 from tare.undo import Entry, Kind, undo
@@ -35,14 +37,13 @@ for _ in range(2):
     assert not point.is_mount()
 
 
-@pytest.mark.parametrize("kind", ["mount", "link", "netns"])
+@pytest.mark.parametrize("kind", ["mount", "netns"])
 def test_what_somebody_else_undoes_meanwhile_is_no_error(
     kind: Kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = {"mount": str(tmp_path), "link": "tare-twice", "netns": "tare-twice"}[kind]
+    name = {"mount": str(tmp_path), "netns": "tare-twice"}[kind]
     made = {
         "mount": ("mount", "-t", "tmpfs", "tare-test", name),
-        "link": ("ip", "link", "add", name, "type", "veth", "peer", "tare-twin"),
         "netns": ("ip", "netns", "add", name),
     }
     run(Command(made[kind]), 10)
@@ -107,18 +108,6 @@ subprocess.run(["mount", "--bind", values[1], values[0] + "/view"], check=True)
     finally:
         subprocess.run(["umount", str(folder / "view")], check=True)
     assert clean(tmp_path / "root") == [f"directory {folder}"]
-
-
-def test_a_link_of_the_hosts_own_namespace(tmp_path: Path) -> None:
-    name = f"tare{os.getpid()}"
-    code = """
-registry.add("link", values[0])
-subprocess.run(["ip", "link", "add", values[0], "type", "bridge"], check=True)
-"""
-    dead_run(tmp_path / "root", code, values=[name])
-    assert Path("/sys/class/net", name).exists()
-    assert clean(tmp_path / "root") == [f"link {name}"]
-    assert not Path("/sys/class/net", name).exists()
 
 
 PIDS = Path("/sys/fs/cgroup/pids")
@@ -249,3 +238,40 @@ subprocess.run(["losetup", "--find", values[0]], check=True)
     assert subprocess.run(look, capture_output=True, check=True).stdout
     assert clean(tmp_path / "root") == [f"loop {image}"]
     assert not subprocess.run(look, capture_output=True, check=True).stdout
+
+
+_DIES_BEFORE_IT_UNMOUNTS = """#!/bin/sh
+for root; do :; done
+mkdir -p "$root/proc" && mount -t tmpfs tare-test "$root/proc" && touch "$0.mounted"
+kill -KILL $$
+"""
+
+
+def test_no_mount_is_left_of_a_debian_whose_making_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("tare.command", "tare.process"):
+        monkeypatch.setattr(f"{module}.PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("mmdebstrap", "mke2fs", "qemu-img"):
+        (tmp_path / name).write_text(_DIES_BEFORE_IT_UNMOUNTS)
+        (tmp_path / name).chmod(0o755)
+    with pytest.raises(UnavailableError, match="mmdebstrap was killed"):
+        Debian.build(tmp_path / "cache")
+    assert (tmp_path / "mmdebstrap.mounted").exists()
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_a_cache_is_not_cleared_through_a_mount(tmp_path: Path) -> None:
+    precious, old = tmp_path / "precious", tmp_path / "cache" / ".new-old"
+    for folder in (precious, old / "view"):
+        folder.mkdir(parents=True)
+    (precious / "file").write_text("x")
+    subprocess.run(["mount", "--bind", precious, old / "view"], check=True)
+    os.utime(old, (0, 0))
+    try:
+        with workspace(old.parent):
+            assert (precious / "file").exists()
+    finally:
+        subprocess.run(["umount", old / "view"], check=True)
+    with workspace(old.parent):
+        assert not old.exists()

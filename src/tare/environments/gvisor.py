@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ from tare.errors import TrialError
 from tare.guests.cache import workspace
 from tare.host import Host, resolved
 from tare.hosts import OwnHost
+from tare.pauses import pauses
 from tare.stepwise import Stepwise
 from tare.trees.merged import Merged, laid_out
 
@@ -49,6 +51,7 @@ _NO_DISK = (
     " in a container or a guest"
 )
 _TIMEOUT_S = 30.0
+_PROGRAM_SH = (resources.files("tare.guests") / "program.sh").read_text()
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,22 @@ class _Sandbox(Stepwise):
         """Return a command to runsc about this sandbox."""
         return Command((*self._runsc, *words), cpus=self._site.placement.server)
 
+    def sweep(self, session: int) -> None:
+        """Kill what is left of a session: a program goes on in there when its `runsc exec` ends.
+
+        Args:
+            session: by its leader's number there.
+        """
+        sweep = (*self.tool("sh"), "-c", _PROGRAM_SH, "sh", "sweep", str(session))
+        with suppress(TrialError):  # the sandbox has ended
+            for _ in pauses(_TIMEOUT_S):
+                if not process.run(self.killing(sweep), _TIMEOUT_S).stdout:
+                    break
+
+    def killing(self, words: Sequence[str]) -> Command:
+        """Return a command inside that may signal another user's process."""
+        return self.command("exec", "--cap=CAP_KILL", self.name, *words)
+
     def start(self, log_name: str, *words: str) -> process.Running:
         """Start a runsc that stays."""
         logs = self._site.scratch / "logs"
@@ -185,9 +204,15 @@ class _InsideGvisor:
     def run(
         self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
     ) -> str:
-        written, _ = self._describe(argv, env)
-        command = self._sandbox.command("exec", "--process", str(written), self._sandbox.name)
-        return process.run(command, timeout_s).stdout
+        written, pid_file = self._describe(argv, env)
+        words = ("exec", "--process", str(written), "--internal-pid-file", str(pid_file))
+        try:
+            command = self._sandbox.command(*words, self._sandbox.name)
+            return process.run(command, timeout_s).stdout
+        except TrialError:
+            if pid_file.exists():  # else it was not started
+                self._sandbox.sweep(int(pid_file.read_text()))
+            raise
 
     def _describe(self, argv: Sequence[str], env: Mapping[str, str] | None) -> tuple[Path, Path]:
         """Write down a process for `runsc exec`; return that file, and where its pid will be.
@@ -236,23 +261,15 @@ class _GvisorServer(AbstractContextManager["_GvisorServer"]):
         return self._running.stderr()
 
     def stop(self, timeout_s: float = 5.0) -> dict[str, Any]:
+        # By a signal inside: `runsc exec` passes none on, and dies of it alone.
+        kill = (*self._sandbox.tool("kill"), "-TERM", str(self._inner_pid))
         with suppress(TrialError):  # it has ended: `finish` tells how
-            self._signal(signal.SIGTERM)
+            process.run(self._sandbox.killing(kill), _TIMEOUT_S)
         return self._running.finish(timeout_s, sent=signal.SIGTERM)
 
     def __exit__(self, *raised: object) -> None:
         with self._running:
-            if self._running.alive():
-                with suppress(TrialError):
-                    self._signal(signal.SIGKILL)
-                    self._running.ended_within(_TIMEOUT_S)
-
-    def _signal(self, which: signal.Signals) -> None:
-        """Send a signal inside: `runsc exec` passes none on, and dies of it alone."""
-        words = (*self._sandbox.tool("kill"), f"-{which.value}", str(self._inner_pid))
-        # Another user's, where it is a user's program.
-        kill = ("exec", "--cap=CAP_KILL", self._sandbox.name, *words)
-        process.run(self._sandbox.command(*kill), _TIMEOUT_S)
+            self._sandbox.sweep(self._inner_pid)
 
 
 def built(cache: Path) -> Path | None:

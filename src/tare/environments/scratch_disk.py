@@ -60,8 +60,12 @@ def device_of(plot: Mapping[str, str]) -> Device | None:
 
 def folder_for(scratch: Path) -> Path:
     """Where what is to be a disk lies: with a run's other files, unless these are in memory."""
-    kinds = [mounts.kind_at(folder) for folder in (scratch, _ON_DISK)]
-    return _ON_DISK if kinds[0] in _IN_MEMORY and kinds[1] not in _IN_MEMORY else scratch
+    return _ON_DISK if is_in_memory(scratch) and not is_in_memory(_ON_DISK) else scratch
+
+
+def is_in_memory(folder: Path) -> bool:
+    """Whether what lies in a folder is on no disk."""
+    return mounts.kind_at(folder) in _IN_MEMORY
 
 
 @contextmanager

@@ -149,7 +149,7 @@ class Ssh:
             host = FarHost(site, connection, folder)
             if site.placement.fifo is not None and not isinstance(self.held, Qemu):
                 _check_priority(host, site)
-            with self.held.on(site, host) as inside:
+            with self.held.on(host.site, host) as inside:
                 yield inside
 
 

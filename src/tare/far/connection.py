@@ -27,7 +27,6 @@ from tare.errors import TrialError
 _CONNECT_TIMEOUT_S = 15.0
 _SILENCE_S = 15
 """Between questions whether the far side is there; after two without an answer it is lost."""
-_LINE_LIMIT = 1 << 20
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 # ruff: noqa: D102 - what a host does is said by `tare.host.Host`
 from __future__ import annotations
 
+import hashlib
 import shlex
 import socket
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from typing import Any
 from tare import accounting
 from tare.accounting import Account, Role
 from tare.command import PATH, Command
-from tare.errors import TrialError
+from tare.errors import TrialError, UnavailableError
 from tare.events import Events
 from tare.failures import last_words
 from tare.far.connection import Connection, Far
@@ -22,6 +23,7 @@ from tare.far.folder import Folder
 from tare.far.programs import Programs
 from tare.guests.program import account_in
 from tare.host import Host
+from tare.placement import Placement, in_list
 from tare.site import Site
 from tare.tools import named_in
 
@@ -32,6 +34,7 @@ _TELL_PID = 'echo "{\\"pid\\": $$}" && exec "$@"'
 _KILL_OURS = 'grep -qsF "$1" "/proc/$2/environ" && kill -s KILL "$2"'
 _WRITE = 'mkdir -p "${1%/*}" && cat >"$1"'
 _MAY_OPEN = '[ -r "$1" ] && [ -w "$1" ]'
+_BIND = 'taskset --cpu-list --pid "$1" "$2" >/dev/null || [ ! -e "/proc/$2" ]'
 _CONSUMPTION = (
     'cd /proc && grep -Hs "" "$1/status" "$1"/task/*/stat "$1"/task/*/status'
     ' "$1"/task/*/schedstat; grep -Hs "" net/dev'
@@ -45,6 +48,7 @@ _FINGERPRINT = {
     "host_clock_source": "/sys/devices/system/clocksource/clocksource0/current_clocksource",
     "host_governor": "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor",
     "host_system": "/etc/debian_version",
+    "host_id": "/etc/machine-id",
 }
 """What can change a figure there -> the file whose first line tells it, where there is one."""
 _ENDED_AS_ASKED = (0, -1, 128 + 15)
@@ -85,6 +89,7 @@ class FarHost(Host):
         self._programs = Programs(connection, folder, site.programs, site.scratch / "pushed")
         self.interface = self._interface()
         self.is_root = self._said("id", "-u").strip() == "0"
+        self.site = replace(site, placement=self._placement(site.placement))
         processor = self._said("grep", "-m1", "model name", "/proc/cpuinfo").partition(":")[2]
         self.facts = {
             "machine": self.name,
@@ -159,7 +164,8 @@ class FarHost(Host):
         return f"pipe,id={name},path={base}"
 
     def bind(self, tid: int, cpus: Sequence[int]) -> None:
-        self._succeeds("taskset", "--cpu-list", "--pid", ",".join(map(str, cpus)), str(tid))
+        words = ("sh", "-c", _BIND, "sh", ",".join(map(str, cpus)), str(tid))
+        self.run(Command(words), _TIMEOUT_S)
 
     def account(
         self, pid: int, role: Role | Callable[[str], Role], interface: str | None = None
@@ -189,13 +195,25 @@ class FarHost(Host):
         self._folder.put(path.read_bytes(), path.name, target)
 
     def _fingerprint(self) -> dict[str, str]:
-        found = self._said("grep", "-Hsm1", "", *_FINGERPRINT.values())
-        told = dict(line.split(":", 1) for line in found.splitlines())
-        return {
+        said = self._said("grep", "-Hsm1", "", *_FINGERPRINT.values())
+        told = dict(line.split(":", 1) for line in said.splitlines())
+        found = {
             name: told[path].removeprefix("MemTotal:").strip()
             for name, path in _FINGERPRINT.items()
             if path in told
         }
+        if "host_id" in found:  # itself it is nobody else's to know (machine-id(5))
+            hashed = hashlib.sha256(f"tare {found['host_id']}".encode())
+            found["host_id"] = hashed.hexdigest()[:16]
+        return found
+
+    def _placement(self, asked: Placement) -> Placement:
+        """What was asked for, by the processors that there are: this machine's are others."""
+        said = self._said("grep", "-s", "Cpus_allowed_list", "/proc/self/status").split()
+        try:
+            return asked.there(in_list(said[1]), self.name) if said else asked
+        except UnavailableError as error:
+            raise TrialError(error.what, "ask for processors that it has") from error
 
     def _interface(self) -> str:
         """Name the interface that has the address by which the machine is reached."""

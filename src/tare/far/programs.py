@@ -16,11 +16,9 @@ from tare.command import PATH, Command
 from tare.errors import TrialError, UnavailableError
 from tare.far.connection import Connection
 from tare.far.folder import Folder
-from tare.guests.image import libraries_in
+from tare.guests.image import LATE_LIBRARY, libraries_in
 
 _TIMEOUT_S = 60.0
-# glibc opens it only when a thread is cancelled or exits, so ldd does not show it.
-_LATE_LIBRARY = "libgcc_s.so.1"
 
 
 class Programs:
@@ -106,7 +104,7 @@ class Programs:
             libraries = libraries_in(listing)
         except UnavailableError as error:
             raise TrialError(error.what, error.remedy) from error
-        late = next(p.parent for p in libraries if p.name.startswith("libc.so")) / _LATE_LIBRARY
+        late = next(p.parent for p in libraries if p.name.startswith("libc.so")) / LATE_LIBRARY
         if late.exists() and late not in libraries:
             libraries.append(late)
         folder = self._path / "libraries"

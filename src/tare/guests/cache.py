@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tare import mounts
+
 _ABANDONED_S = 3600
 
 
@@ -24,7 +26,7 @@ def workspace(directory: Path) -> Iterator[Path]:
             abandoned = time.time() - old.stat().st_mtime > _ABANDONED_S
         except FileNotFoundError:
             continue
-        if abandoned:
+        if abandoned and not mounts.within(old):
             shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=directory) as scratch:
         yield Path(scratch)

@@ -34,6 +34,8 @@ _DISK_BYTES = 1 << 30
 _UUID = "7a2e0f5c-0000-4000-8000-000000000001"
 _HASH_SEED = "7a2e0f5c-0000-4000-8000-000000000002"
 _BUILD_TIMEOUT_S = 1800.0
+_OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
+"""What is mounted into the root (proc, sys, dev) goes with who mounted it, even killed."""
 _TOOLS = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs", "qemu-img": "qemu-utils"}
 
 
@@ -119,7 +121,7 @@ def _make(scratch: Path) -> Path:
     packages = f"--include={','.join(PACKAGES)}"
     _run(
         "mmdebstrap", "--quiet", "--mode=root", "--variant=minbase", packages, *options, *hooks,
-        _SUITE, str(root),
+        _SUITE, str(root), within=_OWN_MOUNTS,
     )  # fmt: skip
     versions = ("--show", "--showformat=${Package} ${Version}\n")
     listing = _run("dpkg-query", f"--admindir={root}/var/lib/dpkg", *versions)
@@ -133,9 +135,9 @@ def _make(scratch: Path) -> Path:
     return made
 
 
-def _run(*argv: str) -> str:
+def _run(*argv: str, within: tuple[str, ...] = ()) -> str:
     try:
-        return process.run(Command(argv), _BUILD_TIMEOUT_S).stdout
+        return process.run(Command(argv, within=within), _BUILD_TIMEOUT_S).stdout
     except process.ProcessError as error:
         raise UnavailableError(
             f"the guests' Debian cannot be made: {error}",

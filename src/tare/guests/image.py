@@ -53,8 +53,9 @@ _PACKING = "1"
 
 _KEPT_UNUSED_S = 14 * 24 * 3600
 _DIRECTORIES = ("bin", "dev", "modules", "proc", "programs", "run", "sys", "tmp")
-# glibc opens it only when a thread is cancelled or exits, so ldd does not show it.
-_LATE_LIBRARY = Path("/lib/x86_64-linux-gnu/libgcc_s.so.1")
+LATE_LIBRARY = "libgcc_s.so.1"
+"""glibc opens it only when a thread is cancelled or exits, so ldd does not show it."""
+_LIBRARIES = Path("/lib/x86_64-linux-gnu")
 _BUSYBOX = Path("/bin/busybox")
 _AGENT = Path("/usr/sbin/qemu-ga")
 
@@ -216,7 +217,7 @@ def _contents(kernel: Kernel, programs: Path) -> list[Entry]:
             name = module.name.removesuffix(".xz")
             entries.append(Entry(f"{folder}/{number:02}-{name}", content=module_content(module)))
     entries += [Entry(f"programs/{path.relative_to(programs)}", path) for path in ours]
-    libraries = {*libraries_in(_ldd([*ours, _AGENT])), _LATE_LIBRARY}
+    libraries = {*libraries_in(_ldd([*ours, _AGENT])), _LIBRARIES / LATE_LIBRARY}
     return entries + [_in_place(path) for path in (_AGENT, *libraries)]
 
 

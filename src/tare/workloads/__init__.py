@@ -89,7 +89,7 @@ class Room:
     scratch_bytes: int = 0
     """Among temporary files, while it runs."""
     disk_bytes: int = 0
-    """Of a disk that is made (`environments.scratch_disk`), while it runs."""
+    """On a disk (`environments.scratch_disk.folder_for`), while it runs."""
 
 
 @dataclass(frozen=True)

@@ -282,12 +282,13 @@ class RequestReply(rows.InEnvironment[EchoLevels, EchoSettings]):
             absent := capabilities.lacking(*carries.capabilities)
         ):
             return f"{absent}, for {carries.words}. Give it that, or leave `{carries.name}` out"
-        return super().lacking(levels, settings, programs) or disturbs.lacking()
+        return super().lacking(levels, settings, programs) or disturbs.lacking(levels.environment)
 
     def room(self, levels: EchoLevels, settings: EchoSettings) -> Room:
         """A record a request; what is kept is smaller, by how much only the times tell."""
         size = settings.requests * levels.clients * echo_samples.RECORD_BYTES
-        return Room(kept_bytes=size, scratch_bytes=size)
+        disk = levels.interference.disk_bytes(levels.environment)
+        return Room(kept_bytes=size, scratch_bytes=size, disk_bytes=disk)
 
     def beside(self, found: Findings) -> tuple[Beside, ...]:
         """Paper A's response times."""

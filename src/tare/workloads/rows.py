@@ -15,6 +15,7 @@ from tare.interference import Interference
 from tare.levels import Factor, Levels, choice
 from tare.placement import Placement
 from tare.workloads import Bench, S, Workload
+from tare.workloads.findings import Findings
 
 
 def _within(
@@ -143,6 +144,21 @@ def unbuilt(*paths: Path) -> str | None:
     return f"not built: {', '.join(missing)}. Run `make build`" if missing else None
 
 
+def one_core(found: Findings, factor: str, level: str) -> tuple[str, ...]:
+    """Say so where a factor's level asked for two cores, and the machine has one."""
+    levels = [view.cell.levels for view in found.cells]
+    asked = any(
+        of.get(factor) == level and not environments.is_far(of.get("environment", ""))
+        for of in levels
+    )
+    if not asked or not found.fingerprint.cpu.is_one_core:
+        return ()
+    return (
+        f"`{factor}: {level}` was two threads of one core: the machine has no other. What crosses"
+        " two cores takes longer, and what works on both at once has more of each.",
+    )
+
+
 class Placed(Levels):
     """What workloads have in common that are measured in an environment, each with a row for it."""
 
@@ -194,7 +210,12 @@ class InEnvironment(Workload[P, S]):
 
     def placement(self, plot: P) -> Placement:
         """Processors that a plot asks for."""
-        return Placement.here(plot.placement)
+        parties = ("client",) if environments.is_far(plot.environment) else placement.PARTIES
+        return Placement.here(plot.placement, parties)
+
+    def remarks(self, found: Findings) -> tuple[str, ...]:
+        """Where there was no other core to go across to."""
+        return one_core(found, "placement", "across-cores")
 
     @contextmanager
     def enter(self, plot: P, site: Site, settings: S) -> Iterator[Bench[P, S]]:

@@ -17,7 +17,7 @@ from tare.command import PATH
 from tare.errors import TrialError
 from tare.tree import Tree, User
 from tare.units import exact_duration
-from tare.workloads import Bench, Made, Statistic, rows
+from tare.workloads import Bench, Made, Room, Statistic, rows
 from tare.workloads.command import requirements
 from tare.workloads.command.document import Asked, substituted, words
 from tare.workloads.command.executions import (
@@ -171,8 +171,12 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
                 copied=levels.files == "copied",
                 made="".join(settings[name] for name in self.making),
             )
-            or levels.interference.lacking()
+            or levels.interference.lacking(levels.environment, tree=True)
         )
+
+    def room(self, levels: R, settings: CommandSettings) -> Room:
+        """What disturbs may have files of its own."""
+        return Room(disk_bytes=levels.interference.disk_bytes(levels.environment))
 
     def secrets(self, settings: CommandSettings) -> Mapping[str, str | None]:
         """What is passed on by its name alone."""

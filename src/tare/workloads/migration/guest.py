@@ -14,7 +14,7 @@ from tare.command import Command
 from tare.errors import TrialError
 from tare.failures import last_words
 from tare.guests import console as consoles
-from tare.guests.machine import Accelerator
+from tare.guests.machine import Accelerator, Hardware, command_line
 from tare.guests.monitor import Event, Monitor
 from tare.host import end_of
 from tare.pauses import pauses
@@ -22,8 +22,6 @@ from tare.stepwise import Stepwise
 from tare.workloads.migration import usage
 from tare.workloads.migration.hypervisor import Hypervisor
 
-_ACCELERATORS: dict[Accelerator, str] = {"kvm": "kvm", "tcg": "tcg,thread=multi"}
-_WORDS = "console=ttyS0 quiet panic=-1 no_timer_check ipv6.disable=1"
 _READY = "tare: ready"
 _FAILED = "tare: failed"
 _ASK_TIMEOUT_S = 60.0
@@ -187,38 +185,34 @@ class Guest(Stepwise):
             "size": made.memory_bytes,
             "prealloc": self._prealloc,
         }
-        argv = [
-            made.hypervisor.program, *made.hypervisor.options,
-            "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        devices = [
             "-name", f"{self.name},debug-threads=on",
-            "-machine", "q35,memory-backend=pc.ram",
             "-object", json.dumps(memory),
-            "-accel", _ACCELERATORS[made.accelerator],
-            "-cpu", "max",
-            "-m", f"{made.memory_bytes >> 20}M",
-            "-kernel", str(made.kernel),
-            "-initrd", str(made.initrd),
-            "-append", " ".join((_WORDS, *(["root=/dev/vda", "rw"] if made.disk else []),
-                                 *self.words)),
             "-chardev", f"socket,id=qmp,fd={self._qmp.far.fileno()}",
             "-mon", "chardev=qmp,mode=control",
-            "-chardev", f"file,id=console,path={self.console}",
-            "-serial", "chardev:console",
             "-device", "virtio-rng-pci",
         ]  # fmt: skip
         if self._disk is not None:
             file = {"driver": "file", "filename": str(self._disk)}
-            argv += [
+            devices += [
                 "-blockdev",
                 json.dumps({"driver": "qcow2", "node-name": "disk", "file": file}),
             ]
-            argv += ["-device", "virtio-blk-pci,drive=disk"]
+            devices += ["-device", "virtio-blk-pci,drive=disk"]
         if self._nic is not None:
-            argv += ["-netdev", f"tap,id=net,fd={self._nic.tap},vhost=off"]
-            argv += ["-device", f"virtio-net-pci,netdev=net,mac={self._nic.mac},romfile="]
+            devices += ["-netdev", f"tap,id=net,fd={self._nic.tap},vhost=off"]
+            devices += ["-device", f"virtio-net-pci,netdev=net,mac={self._nic.mac},romfile="]
         if self._role == "await":
-            argv += ["-S", "-incoming", "defer"]
-        return tuple(argv)
+            devices += ["-S", "-incoming", "defer"]
+        _, *options = command_line(
+            Hardware(made.accelerator, "q35,memory-backend=pc.ram", memory_bytes=made.memory_bytes),
+            made.kernel,
+            made.initrd,
+            console=self.console,
+            words=(*(["root=/dev/vda", "rw"] if made.disk else []), *self.words),
+            devices=devices,
+        )
+        return (made.hypervisor.program, *made.hypervisor.options, *options)
 
     def _last_words(self) -> str:
         return last_words(self._qemu.stderr())

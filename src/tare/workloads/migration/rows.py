@@ -8,6 +8,7 @@ import re
 from tare import units
 from tare.errors import UsageError
 from tare.levels import Factor, Levels, Settings, among, choice
+from tare.placement import of_another_core
 from tare.workloads import rows as shared
 from tare.workloads.migration.arms import ARMS, BY_NAME
 
@@ -176,7 +177,7 @@ def processors(level: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     present = sorted(os.sched_getaffinity(0))
     if level == "all" or len(present) < 2:
         return (), ()
-    return (present[0],), (present[-1],)
+    return (present[0],), (of_another_core(present[0], present),)
 
 
 def words(work: str, plot: MigrationLevels, *, seed: int) -> tuple[str, ...]:

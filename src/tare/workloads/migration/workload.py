@@ -30,6 +30,7 @@ from tare.workloads.migration.journey import travel
 from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
+from tare.workloads.rows import one_core
 
 _PORT = 7501
 _UNLIMITED = 1 << 40
@@ -141,8 +142,8 @@ class Migration(Workload[MigrationLevels, MigrationSettings]):
         return papers.d.beside(found)
 
     def remarks(self, found: Findings) -> tuple[str, ...]:
-        """What the wires carried, where that is not what their levels say."""
-        return crossings.remarks(found)
+        """What the wires carried, and the hosts had, where that is not what their levels say."""
+        return (*crossings.remarks(found), *one_core(found, "processors", "one a host"))
 
     def environment(self, plot: MigrationLevels) -> Testbed:
         """Two hosts with guests of their own."""

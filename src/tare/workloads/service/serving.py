@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from tare import netns
+from tare.accounting import stat_fields
 from tare.environments import Inside, ServerProcess
 from tare.environments.in_guest import InsideGuest
 from tare.errors import TrialError
@@ -241,9 +242,8 @@ def consumed_in(stats: str, pid: int) -> int:
     ticks: dict[int, int] = {}
     for line in stats.splitlines():
         number, _, _ = line.partition(" ")
-        # The name stands in parentheses, and may itself hold any character. Source: proc(5):
-        # the third field, state, comes behind it; ppid is the 4th, utime to cstime 14th to 17th.
-        fields = line[line.rfind(")") + 2 :].split()
+        # Source: proc(5): ppid is the 4th field, utime to cstime 14th to 17th.
+        fields = stat_fields(line)
         if number.isdecimal() and len(fields) > 14:
             parents[int(number)] = int(fields[1])
             ticks[int(number)] = sum(map(int, fields[11:15]))

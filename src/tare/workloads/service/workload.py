@@ -221,9 +221,11 @@ class Service(Executing[ServiceLevels]):
             user, system, wall = (view.estimates[n].value for n in ("user", "system", "wall"))
             if view.cell.replica == 1 and wall and (user or 0) + (system or 0) > _BUSY * wall:
                 busy.append(view.cell.id)
+        said = super().remarks(found)
         if not busy:
-            return ()
+            return said
         return (
+            *said,
             "The client used a whole processor, or more, for more than nine tenths of its time"
             f" ({', '.join(busy)}): where it has one thread, you measured the client. Give it more"
             " threads, or more of them.",
