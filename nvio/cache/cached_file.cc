@@ -212,6 +212,7 @@ CachedFile::Outcome CachedFile::read_held(HeldGroup& held, std::uint64_t offset,
         session_.ledger().spend(note_fetch(entry_, passed.count()));
       }
       piece.slot = held.slot(piece.place);
+      if (piece.slot == kNone) return Outcome::not_served;  // the file was cut: it ends before this
     }
     std::memcpy(buffer + (piece.offset - offset), bytes_of(piece), piece.length());
     Slot& state = segment_.slot(piece.slot);

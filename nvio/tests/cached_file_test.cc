@@ -402,6 +402,25 @@ TEST_F(CachedFileTest, ServesNoOldBytesThatAreFetchedWhileTheFileIsCut) {
   ::close(fd);
 }
 
+// Another rank cuts the file between a piece's first look at its size and the fetch.
+TEST_F(CachedFileTest, APieceBehindTheEndOfAFileThatIsCutMeanwhileIsNotDone) {
+  settings_.file.admit = Admit::automatic;
+  std::ofstream(path_, std::ios::binary) << std::string(1 << 20, 'o');
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  seem_slow(*file);
+  char byte = 0;
+  EXPECT_EQ(file->read(0, &byte, 1), 1);
+  ASSERT_EQ(file->entry().mode, kActive);
+  file->entry().fetch_seconds = 1e-6F;  // so that it pays
+  file->entry().size = 100;
+  const FileRun run{640 << 10, 1};
+  EXPECT_FALSE(file->read_runs({&run, 1}, &byte));
+  session->release(file);
+  ::close(fd);
+}
+
 TEST_F(CachedFileTest, AFileThatCannotBeCutKeepsWhatWasWritten) {
   const int fd = open_file();
   auto session = join();
