@@ -263,8 +263,9 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
       if (outcome == Outcome::need_room) session_.make_room();
     }
     if (outcome != Outcome::done) {
+      if (before == 0) return -1;
       grow(part.offset);
-      return before != 0 ? static_cast<ssize_t>(before) : -1;
+      return static_cast<ssize_t>(before);
     }
   }
   grow(offset + length);

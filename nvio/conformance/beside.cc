@@ -86,6 +86,19 @@ void earlier_streams(const string& path) {
   expect_pipe_at(fd, file, "a pipe where a stream from before was");
 }
 
+// What is read after a nonblocking collective write is taken for a window of the MPI's.
+void beyond_the_end(const string& path) {
+  Opened file(path);
+  char byte = 'e';
+  MPI_Request request;
+  MPI_File_iwrite_all(file.handle(), &byte, 1, MPI_BYTE, &request);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  MPI_File_read_at_all(file.handle(), 10 * kLength, &byte, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+  MPI_Offset size = 0;
+  MPI_File_get_size(file.handle(), &size);
+  expect(size == kLength, "the size after a read behind the end");
+}
+
 void closed_in_bulk(const string& path) {
   Opened file(path);
   if (g_rank != 0) return;
@@ -318,6 +331,7 @@ int main(int argc, char** argv) {
   const string folder = argv[1];
   streams(folder + "/streams");
   earlier_streams(folder + "/earlier");
+  beyond_the_end(folder + "/beyond");
   closed_in_bulk(folder + "/bulk");
   closed_unseen(folder + "/unseen");
   appended(folder + "/appended");

@@ -91,6 +91,7 @@ TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
       if (what < 10) {  // as data sieving does: read, change a part, write back
         std::string window(random_length(random), '\0');
         ASSERT_GE(file->read_window(offset, window.data(), window.size()), 0);
+        ASSERT_EQ(file->size(), model.bytes.size()) << "seed " << seed << " step " << step;
         window[random() % window.size()] = static_cast<char>(random());
         model.write(offset, window);
         ASSERT_EQ(file->write_window(offset, window.data(), window.size()),
@@ -417,6 +418,29 @@ TEST_F(CachedFileTest, APieceBehindTheEndOfAFileThatIsCutMeanwhileIsNotDone) {
   file->entry().size = 100;
   const FileRun run{640 << 10, 1};
   EXPECT_FALSE(file->read_runs({&run, 1}, &byte));
+  session->release(file);
+  ::close(fd);
+}
+
+TEST_F(CachedFileTest, WhatIsAskedForBehindTheEndMakesNoFileLonger) {
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  EXPECT_EQ(file->write(0, "abc", 3), 3);
+  char window[10];
+  EXPECT_EQ(file->read_window(5000, window, sizeof window), 0);
+  EXPECT_EQ(file->size(), 3U);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.pwrite = [](int, const void*, std::size_t, off_t) -> ssize_t {
+    errno = ENOSPC;
+    return -1;
+  };
+  set_real(&wrapped);
+  file->entry().admit = static_cast<std::uint8_t>(Admit::automatic);  // it goes past the cache
+  EXPECT_EQ(file->write(2 << 20, "refused", 7), -1);
+  set_real(&plain);
+  EXPECT_EQ(file->size(), 3U);
   session->release(file);
   ::close(fd);
 }
