@@ -14,14 +14,14 @@
 #include "../nodes/placement.h"
 #include "../settings/first_to_say.h"
 #include "../system/real.h"
+#include "remembered.h"
 #include "termination.h"
 #include "zeroed.h"
 
 namespace nvio {
 namespace {
 
-thread_local bool g_remember = false;
-thread_local std::vector<int> g_opened;
+thread_local Remembered g_opened;
 int* (*g_inside)() = nullptr;          // the loader's
 thread_local bool g_writing = false;   // in a call that writes
 thread_local bool g_has_read = false;  // and reads
@@ -269,12 +269,9 @@ void Process::flush_for_good() {
   if (job_ != nullptr) job_->session().flush_for_good();
 }
 
-void Process::remember_opened() {
-  g_remember = true;
-  g_opened.clear();
-}
+void Process::remember_opened() { g_opened.begin(); }
 
-void Process::forget_opened() { g_remember = false; }
+void Process::forget_opened() { g_opened.end(); }
 
 void Process::forget_descriptors(const std::vector<int>& descriptors, const JobFile* file) {
   for (const int fd : descriptors) {
@@ -286,12 +283,12 @@ void Process::forget_descriptors(const std::vector<int>& descriptors, const JobF
 
 JobFile* Process::track_opened(const std::string& path, const FileSettings& settings,
                                std::vector<int>& descriptors) {
-  g_remember = false;
+  const std::vector<int>& opened = g_opened.end();
   Job* job = this->job();
   struct stat wanted {};
   if (job == nullptr || real().stat(path.c_str(), &wanted) != 0) return nullptr;
   JobFile* found = nullptr;
-  for (const int fd : g_opened) {
+  for (const int fd : opened) {
     struct stat status {};
     if (real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
@@ -360,8 +357,8 @@ void Process::opened(int fd) {
   if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
   left_open_[fd].store(false, std::memory_order_relaxed);
   Job* job = joined();
-  if (g_remember) {
-    g_opened.push_back(fd);
+  if (g_opened.is_under_way()) {
+    g_opened.add(fd);
   } else if (job == nullptr) {
     opened_outside(settings_, fd);
   }

@@ -9,14 +9,14 @@
 #include <cstring>
 #include <ctime>
 
+#include "../process/remembered.h"
 #include "../system/real.h"
 #include "mount_source.h"
 
 namespace nvio {
 namespace {
 
-thread_local bool g_remember = false;
-thread_local std::vector<int> g_opened;
+thread_local Remembered g_opened;
 
 std::uint64_t monotonic_ns() {
   timespec now{};
@@ -141,17 +141,14 @@ void Recorder::note(const TraceCall& call) {
   if (!finished_) writer_.add(call);
 }
 
-void Recorder::remember_opened() {
-  g_remember = true;
-  g_opened.clear();
-}
+void Recorder::remember_opened() { g_opened.begin(); }
 
 Recorder::Tracked Recorder::track_opened(const std::string& path) {
-  g_remember = false;
+  const std::vector<int>& opened = g_opened.end();
   struct stat wanted {};
   Tracked tracked;
   if (real().stat(path.c_str(), &wanted) != 0) return tracked;
-  for (const int fd : g_opened) {
+  for (const int fd : opened) {
     struct stat status {};
     if (fd >= kMaxDescriptors || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
@@ -212,7 +209,7 @@ void Recorder::finish() {
 }
 
 void Recorder::opened(int fd) {
-  if (g_remember && !is_borrowed()) g_opened.push_back(fd);
+  if (g_opened.is_under_way() && !is_borrowed()) g_opened.add(fd);
 }
 
 void Recorder::closing(int fd) {
