@@ -86,6 +86,52 @@ void earlier_streams(const string& path) {
   expect_pipe_at(fd, file, "a pipe where a stream from before was");
 }
 
+// A stream goes on writing to its descriptor's number, whatever stands behind that by now.
+template <typename Redirect>
+void as_standard_output(const string& path, Redirect&& redirect) {
+  Opened file(path);
+  if (g_rank == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    std::fflush(stdout);
+    const int saved = fcntl(STDOUT_FILENO, F_DUPFD, kFarDescriptor);
+    redirect(file, fd);
+    file.write(0, "cached");
+    std::fputs("printed", stdout);
+    std::fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    expect(file.read(0, 8) == "printeda", path.c_str());
+    close(saved);
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void given_to_a_stream(const string& path) {
+  Opened file(path);
+  if (g_rank == 0) {
+    FILE* stream = std::fopen((path + ".other").c_str(), "w");
+    const int fd = file.descriptor(O_RDWR);
+    dup2(fd, fileno(stream));
+    file.write(0, "cached");
+    std::fputs("stream", stream);
+    std::fflush(stream);
+    expect(file.read(0, 7) == "streama", "what a stream wrote after dup2");
+    std::fclose(stream);
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void printed(const string& path) {
+  Opened file(path);
+  if (g_rank == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    expect(dprintf(fd, "%s", "printed") == 7 && file.read(0, 8) == "printeda", "dprintf");
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 // What is read after a nonblocking collective write is taken for a window of the MPI's.
 void beyond_the_end(const string& path) {
   Opened file(path);
@@ -331,6 +377,17 @@ int main(int argc, char** argv) {
   const string folder = argv[1];
   streams(folder + "/streams");
   earlier_streams(folder + "/earlier");
+  as_standard_output(folder + "/dup2", [](Opened&, int fd) { dup2(fd, STDOUT_FILENO); });
+  as_standard_output(folder + "/dup", [](Opened&, int fd) {
+    close(STDOUT_FILENO);
+    expect(dup(fd) == STDOUT_FILENO, "the standard output's number is not free");
+  });
+  as_standard_output(folder + "/open", [](Opened& file, int) {
+    close(STDOUT_FILENO);
+    expect(file.descriptor(O_RDWR) == STDOUT_FILENO, "the standard output's number is not free");
+  });
+  given_to_a_stream(folder + "/stream");
+  printed(folder + "/printed");
   beyond_the_end(folder + "/beyond");
   closed_in_bulk(folder + "/bulk");
   closed_unseen(folder + "/unseen");

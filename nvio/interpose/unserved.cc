@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 
@@ -39,6 +40,30 @@ NVIO_EXPORT FILE* freopen(const char* path, const char* mode, FILE* stream) {
 NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
   if (nvio::hand_over(fd) != 0) return nullptr;
   return nvio::marked(NEXT(fdopen)(fd, mode));
+}
+// So does this, by the descriptor itself.
+NVIO_EXPORT int vdprintf(int fd, const char* format, va_list arguments) {
+  if (nvio::step_aside(fd) != 0) return -1;
+  return NEXT(vdprintf)(fd, format, arguments);
+}
+NVIO_EXPORT int dprintf(int fd, const char* format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  const int written = vdprintf(fd, format, rest);
+  va_end(rest);
+  return written;
+}
+// What these become under _FORTIFY_SOURCE.
+NVIO_EXPORT int __vdprintf_chk(int fd, int flag, const char* format, va_list arguments) {
+  if (nvio::step_aside(fd) != 0) return -1;
+  return NEXT(__vdprintf_chk)(fd, flag, format, arguments);
+}
+NVIO_EXPORT int __dprintf_chk(int fd, int flag, const char* format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  const int written = __vdprintf_chk(fd, flag, format, rest);
+  va_end(rest);
+  return written;
 }
 NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
   if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;

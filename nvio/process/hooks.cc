@@ -92,6 +92,8 @@ int sync(int fd) {
 }
 
 int step_aside(int fd) {
+  // Before the child of a vfork executes something, which will look at its streams for itself.
+  if (Process::the().is_borrowed()) return 0;
   JobFile* file = Process::the().file_of(fd);
   return file == nullptr ? 0 : as_posix(file->step_aside());
 }
@@ -322,33 +324,42 @@ void Process::track_earlier(const struct stat& wanted, JobFile* file) {
         status.st_dev != wanted.st_dev) {
       continue;
     }
-    if (fd <= STDERR_FILENO || __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream) {
-      file->step_aside();
-      continue;
-    }
-    if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
+    if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) enter(fd, same);
   }
 }
 
-// Takes over the handle on `file`.
 void Process::track(int fd, JobFile* file) {
   // What appends has to find the end that all processes agree on, and what is durable at return
   // waits for the file system at each write: both are the kernel's to do.
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
-    if (const int error = file->step_aside(); error != 0 && !settings_.quiet) {
-      std::fprintf(stderr,
-                   "nvio: cannot write back a file that is opened to append or to write durably: "
-                   "%s; what was written before may replace what is written so\n",
-                   std::strerror(error));
-    }
-    if (Job* job = joined(); job != nullptr) job->release(file);
+    leave_to_kernel(file);
     return;
   }
   openings_->begin(fd);
   access_[fd].store(flags & O_ACCMODE, std::memory_order_relaxed);
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
+}
+
+// The same for a descriptor that the program may have given to a stream, which no hook sees.
+void Process::enter(int fd, JobFile* file) {
+  is_of_stream(fd) ? leave_to_kernel(file) : track(fd, file);
+}
+
+bool Process::is_of_stream(int fd) const {
+  return fd <= STDERR_FILENO || __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream;
+}
+
+void Process::leave_to_kernel(JobFile* file) {
+  if (const int error = file->step_aside(); error != 0 && !settings_.quiet) {
+    std::fprintf(
+        stderr,
+        "nvio: cannot write back a file that is opened to append, to write durably, or for "
+        "a stream: %s; what was written before may replace what is written so\n",
+        std::strerror(error));
+  }
+  if (Job* job = joined(); job != nullptr) job->release(file);
 }
 
 void Process::opened(int fd) {
@@ -365,7 +376,9 @@ void Process::opened(int fd) {
   struct stat status {};
   if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
   if ((::fcntl(fd, F_GETFL) & O_PATH) != 0) return;  // nothing can be transferred through it
-  if (JobFile* file = job->acquire_if_open(fd, status); file != nullptr) track(fd, file);
+  JobFile* file = job->acquire_if_open(fd, status);
+  if (file == nullptr) return;
+  g_opened.is_under_way() ? track(fd, file) : enter(fd, file);  // an MPI makes no stream of it
 }
 
 int Process::closing(int fd) {
