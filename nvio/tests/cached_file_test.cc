@@ -422,6 +422,36 @@ TEST_F(CachedFileTest, APieceBehindTheEndOfAFileThatIsCutMeanwhileIsNotDone) {
   ::close(fd);
 }
 
+// Another rank's thread has the file left while a first block is fetched. What came later would
+// keep bytes of a write that had begun before: nobody would write them back.
+TEST_F(CachedFileTest, FetchesNothingOnceSomebodyStepsAside) {
+  std::ofstream(path_, std::ios::binary) << std::string(4 * kBlockSize, 'o');
+  const int fd = open_file();
+  auto session = join();
+  static CachedFile* file = nullptr;
+  static std::thread leaver;
+  file = session->acquire(fd, path_, settings_.file);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.preadv = [](int from, const iovec* vectors, int count, off_t offset) {
+    if (!leaver.joinable()) {
+      leaver = std::thread([] { EXPECT_EQ(file->step_aside(), 0); });
+      while (file->entry().mode.load() == kActive) std::this_thread::yield();
+    }
+    return ::preadv(from, vectors, count, offset);
+  };
+  set_real(&wrapped);
+  const FileRun runs[] = {{0, 1}, {2 * kBlockSize, 1}};
+  char bytes[2];
+  EXPECT_TRUE(file->read_runs(runs, bytes));
+  leaver.join();
+  set_real(&plain);
+  EXPECT_EQ(session->counters().fetches, 1U);
+  EXPECT_EQ(file->entry().blocks, 0U);
+  session->release(file);
+  ::close(fd);
+}
+
 TEST_F(CachedFileTest, WhatIsAskedForBehindTheEndMakesNoFileLonger) {
   const int fd = open_file();
   auto session = join();
