@@ -10,8 +10,11 @@
 
 #include <aio.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <mpi.h>
 #include <semaphore.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -130,6 +133,37 @@ void printed(const string& path) {
     close(fd);
   }
   MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// What this asks of the file system it may refuse; but what it answers is about all that was
+// written.
+void asked_by_ioctl(const string& path) {
+  const auto expect_written = [&](const char* name, auto&& ask) {
+    Opened file(path + name);
+    if (g_rank == 0) {
+      const int fd = file.descriptor(O_RDWR);
+      const int other = ::open((path + ".other").c_str(), O_RDWR | O_CREAT, 0600);
+      ask(fd, other);
+      expect(seen_from_outside(file.path(), 0, kLength) == string(kLength, 'a'), name);
+      close(other);
+      close(fd);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  };
+  expect_written("extents", [](int fd, int) {
+    fiemap map{};
+    map.fm_length = FIEMAP_MAX_OFFSET;
+    map.fm_flags = FIEMAP_FLAG_SYNC;
+    expect(ioctl(fd, FS_IOC_FIEMAP, &map) != 0 || map.fm_mapped_extents != 0, "no extents");
+  });
+  expect_written("cloned", [](int fd, int other) { ioctl(other, FICLONE, fd); });
+  expect_written("clone", [](int fd, int other) { ioctl(fd, FICLONE, other); });
+  expect_written("cloned range", [](int fd, int other) {
+    expect(ioctl(other, FICLONERANGE, nullptr) == -1, "a range that is nowhere");
+    file_clone_range range{};
+    range.src_fd = fd;
+    ioctl(other, FICLONERANGE, &range);
+  });
 }
 
 // What is read after a nonblocking collective write is taken for a window of the MPI's.
@@ -388,6 +422,7 @@ int main(int argc, char** argv) {
   });
   given_to_a_stream(folder + "/stream");
   printed(folder + "/printed");
+  asked_by_ioctl(folder + "/asked");
   beyond_the_end(folder + "/beyond");
   closed_in_bulk(folder + "/bulk");
   closed_unseen(folder + "/unseen");
