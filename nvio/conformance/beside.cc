@@ -22,6 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -130,6 +131,25 @@ void printed(const string& path) {
   if (g_rank == 0) {
     const int fd = file.descriptor(O_RDWR);
     expect(dprintf(fd, "%s", "printed") == 7 && file.read(0, 8) == "printeda", "dprintf");
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Where a process may have so many.
+void far_descriptors(const string& path) {
+  constexpr int kVeryFar = 70000;
+  Opened file(path);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit more{kVeryFar + 100, std::max<rlim_t>(before.rlim_max, kVeryFar + 100)};
+  if (g_rank == 0 && setrlimit(RLIMIT_NOFILE, &more) == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    const int far = fcntl(fd, F_DUPFD, kVeryFar);
+    char byte = 0;
+    expect(pread(far, &byte, 1, 0) == 1 && byte == 'a', "a read by a descriptor far up");
+    expect(pwrite(far, "f", 1, 1) == 1 && file.read(0, 3) == "afa", "a write by one");
+    close(far);
     close(fd);
   }
   MPI_Barrier(MPI_COMM_WORLD);
@@ -422,6 +442,7 @@ int main(int argc, char** argv) {
   });
   given_to_a_stream(folder + "/stream");
   printed(folder + "/printed");
+  far_descriptors(folder + "/far");
   asked_by_ioctl(folder + "/asked");
   beyond_the_end(folder + "/beyond");
   closed_in_bulk(folder + "/bulk");

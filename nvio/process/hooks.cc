@@ -299,6 +299,8 @@ JobFile* Process::track_opened(const std::string& path, const FileSettings& sett
     if (file_of(fd) == nullptr) {
       JobFile* file = job->acquire(fd, path, settings);
       if (file == nullptr) continue;
+      // Held while it is left: whoever opens it later must find that.
+      if (!has_place(fd) && found == nullptr) found = job->acquire_if_open(fd, status);
       track(fd, file);
     }
     descriptors.push_back(fd);
@@ -319,8 +321,8 @@ void Process::track_earlier(const struct stat& wanted, JobFile* file) {
   closedir(listing);
   for (const int fd : descriptors) {
     struct stat status {};
-    if (fd >= kMaxDescriptors || file_of(fd) != nullptr || file->owns(fd) ||
-        left_open_[fd].load() || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
+    if (file_of(fd) != nullptr || file->owns(fd) || (has_place(fd) && left_open_[fd].load()) ||
+        real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
       continue;
     }
@@ -332,7 +334,7 @@ void Process::track(int fd, JobFile* file) {
   // What appends has to find the end that all processes agree on, and what is durable at return
   // waits for the file system at each write: both are the kernel's to do.
   const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
+  if (!has_place(fd) || flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
     leave_to_kernel(file);
     return;
   }
@@ -348,7 +350,8 @@ void Process::enter(int fd, JobFile* file) {
 }
 
 bool Process::is_of_stream(int fd) const {
-  return fd <= STDERR_FILENO || __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream;
+  return fd <= STDERR_FILENO ||
+         (has_place(fd) && __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream);
 }
 
 void Process::leave_to_kernel(JobFile* file) {
@@ -363,10 +366,12 @@ void Process::leave_to_kernel(JobFile* file) {
 }
 
 void Process::opened(int fd) {
-  if (fd >= kMaxDescriptors || is_borrowed()) return;
-  // Its number was another file's, closed past us by a system call of the program's own.
-  if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
-  left_open_[fd].store(false, std::memory_order_relaxed);
+  if (is_borrowed()) return;
+  if (has_place(fd)) {
+    // Its number was another file's, closed past us by a system call of the program's own.
+    if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
+    left_open_[fd].store(false, std::memory_order_relaxed);
+  }
   Job* job = joined();
   if (g_opened.is_under_way()) {
     g_opened.add(fd);
@@ -401,10 +406,7 @@ void Process::duplicated(int from, int to) {
   if (is_borrowed()) return;
   Job* job = joined();
   struct stat status {};
-  if (file_of(from) == nullptr || job == nullptr || to >= kMaxDescriptors ||
-      real().fstat(to, &status) != 0) {
-    return;
-  }
+  if (file_of(from) == nullptr || job == nullptr || real().fstat(to, &status) != 0) return;
   JobFile* copy = job->acquire_if_open(to, status);
   if (copy == nullptr) return;
   track(to, copy);
@@ -412,6 +414,7 @@ void Process::duplicated(int from, int to) {
 }
 
 JobFile* Process::file_of(int fd) {
+  if (!has_place(fd)) return nullptr;
   JobFile* file = files_[fd].load(std::memory_order_acquire);
   if (file == nullptr && is_child_) step_aside_as_child(fd);
   return file;

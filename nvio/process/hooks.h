@@ -95,6 +95,7 @@ class Process {
   void enter(int fd, JobFile* file);
   void leave_to_kernel(JobFile* file);
   bool is_of_stream(int fd) const;
+  static bool has_place(int fd) { return fd >= 0 && fd < kMaxDescriptors; }  // in the tables
   void untrack_all();
   // In a fork's child: what serves its parent is not its own, and nothing of it is given back.
   void become_child();
