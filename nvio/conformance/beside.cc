@@ -204,6 +204,11 @@ void closed_in_bulk(const string& path) {
   if (g_rank != 0) return;
   const int fd = file.descriptor(O_RDWR);
   const auto number = static_cast<unsigned>(fd);
+  expect(close_range(number, number, 1 << 30) == -1, "close_range with a flag that is none");
+  char byte = 0;
+  file.write(0, "b");
+  expect(pread(fd, &byte, 1, 0) == 1 && byte == 'b', "a descriptor that close_range left open");
+  file.write(0, "a");
   expect(close_range(number, number, 0) == 0, "close_range");
   expect_pipe_at(fd, file, "a pipe where close_range was");
   const int source = file.descriptor(O_RDWR);

@@ -128,7 +128,9 @@ NVIO_EXPORT int close(int fd) {
   return nvio::told(NEXT(close)(fd), error);
 }
 NVIO_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
-  const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0;
+  // What the kernel refuses closes nothing: it says so as well of no descriptor at all.
+  const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0 && first <= last &&
+                      NEXT(close_range)(UINT_MAX, UINT_MAX, flags) == 0;
   const int error = closes ? nvio::closing_all(first, last) : 0;
   return nvio::told(NEXT(close_range)(first, last, flags), error);
 }
