@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "../process/remembered.h"
+#include "../system/host_name.h"
 #include "../system/real.h"
 #include "mount_source.h"
 
@@ -23,11 +24,6 @@ std::uint64_t monotonic_ns() {
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-std::string host_name() {
-  char name[64] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 // Notes a transfer and passes it on; errno stays the call's own.
