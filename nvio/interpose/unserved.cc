@@ -97,6 +97,7 @@ NVIO_EXPORT int dprintf(int fd, const char* format, ...) {
   return written;
 }
 // What these become under _FORTIFY_SOURCE.
+// NOLINTBEGIN(bugprone-reserved-identifier)
 NVIO_EXPORT int __vdprintf_chk(int fd, int flag, const char* format, va_list arguments) {
   if (nvio::step_aside(fd) != 0) return -1;
   return NEXT(__vdprintf_chk)(fd, flag, format, arguments);
@@ -108,6 +109,7 @@ NVIO_EXPORT int __dprintf_chk(int fd, int flag, const char* format, ...) {
   va_end(rest);
   return written;
 }
+// NOLINTEND(bugprone-reserved-identifier)
 NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
   if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
   return NEXT(sendfile64)(out, in, offset, count);
