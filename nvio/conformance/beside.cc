@@ -192,8 +192,10 @@ void beyond_the_end(const string& path) {
   char byte = 'e';
   MPI_Request request;
   MPI_File_iwrite_all(file.handle(), &byte, 1, MPI_BYTE, &request);
-  MPI_Wait(&request, MPI_STATUS_IGNORE);
-  MPI_File_read_at_all(file.handle(), 10 * kLength, &byte, 1, MPI_BYTE, MPI_STATUS_IGNORE);
+  // The analyser knows no requests of files.
+  MPI_Wait(&request, MPI_STATUS_IGNORE);  // NOLINT(clang-analyzer-optin.mpi.MPI-Checker)
+  MPI_File_read_at_all(file.handle(), MPI_Offset{10} * kLength, &byte, 1, MPI_BYTE,
+                       MPI_STATUS_IGNORE);
   MPI_Offset size = 0;
   MPI_File_get_size(file.handle(), &size);
   expect(size == kLength, "the size after a read behind the end");
