@@ -14,7 +14,7 @@
 #include "../nodes/placement.h"
 #include "../settings/first_to_say.h"
 #include "../system/real.h"
-#include "remembered.h"
+#include "../system/remembered.h"
 #include "termination.h"
 #include "zeroed.h"
 

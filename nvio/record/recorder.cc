@@ -9,9 +9,9 @@
 #include <cstring>
 #include <ctime>
 
-#include "../process/remembered.h"
 #include "../system/host_name.h"
 #include "../system/real.h"
+#include "../system/remembered.h"
 #include "mount_source.h"
 
 namespace nvio {
