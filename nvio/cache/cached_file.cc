@@ -212,6 +212,7 @@ CachedFile::Outcome CachedFile::read_held(HeldGroup& held, std::uint64_t offset,
         session_.ledger().spend(note_fetch(entry_, passed.count()));
       }
       piece.slot = held.slot(piece.place);
+      if (piece.slot == kNone) return Outcome::not_served;  // the file was cut: it ends before this
     }
     std::memcpy(buffer + (piece.offset - offset), bytes_of(piece), piece.length());
     Slot& state = segment_.slot(piece.slot);
@@ -262,8 +263,9 @@ ssize_t CachedFile::write(std::uint64_t offset, const void* buffer, std::size_t 
       if (outcome == Outcome::need_room) session_.make_room();
     }
     if (outcome != Outcome::done) {
+      if (before == 0) return -1;
       grow(part.offset);
-      return before != 0 ? static_cast<ssize_t>(before) : -1;
+      return static_cast<ssize_t>(before);
     }
   }
   grow(offset + length);

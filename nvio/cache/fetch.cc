@@ -46,6 +46,9 @@ CachedFile::Outcome CachedFile::fetch(HeldGroup& held, std::uint64_t first, std:
     if (held.take(place) == kNone) return give_back(Outcome::need_room);
     taken[count_taken++] = place;
   }
+  // As in write_held: who steps aside counts the blocks after saying so. A late one of ours would
+  // keep what a write under way brings to it.
+  if (count_taken != 0 && entry_.mode.load() != kActive) return give_back(Outcome::not_served);
 
   // Into the blocks at once where they are empty, beside them where they hold something already.
   static thread_local std::vector<char> beside;

@@ -21,7 +21,6 @@ struct TypeMap {
   // In the order of the type map; a run that begins where the one before it ends was joined to it.
   std::vector<Run> runs;
   std::int64_t extent = 0;
-  std::int64_t size = 0;
 };
 
 class View {

@@ -25,7 +25,7 @@ ssize_t CachedFile::read_window(std::uint64_t offset, void* buffer, std::size_t 
     const ssize_t got = read_real(part.offset, target + (part.offset - offset), part.length);
     if (got < 0) return -1;
     const std::uint64_t in_file = part.offset + static_cast<std::uint64_t>(got);
-    grow(in_file);
+    if (got > 0) grow(in_file);
     stop = std::min(part.end(), entry_.size.load(std::memory_order_acquire));
     if (stop > in_file) std::memset(target + (in_file - offset), 0, stop - in_file);
     const std::uint64_t there = stop - std::min(stop, part.offset);

@@ -1,9 +1,8 @@
 #include "writers.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <system_error>
+
+#include "../system/all_signals_blocked.h"
 
 namespace nvio {
 
@@ -16,20 +15,15 @@ Writers::~Writers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-// The program's signals are for the program's threads.
 void Writers::begin() {
   constexpr std::size_t kThreads = 3;
   if (!threads_.empty()) return;
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const AllSignalsBlocked blocked;
   try {
     while (threads_.size() < kThreads) threads_.emplace_back([this] { run(); });
   } catch (const std::system_error&) {
     // The process may have no more of them: those that there are do it.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 int Writers::all(std::size_t count, const std::function<int(std::size_t)>& write) {

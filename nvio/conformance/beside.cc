@@ -10,8 +10,11 @@
 
 #include <aio.h>
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <mpi.h>
 #include <semaphore.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -19,6 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -86,11 +90,127 @@ void earlier_streams(const string& path) {
   expect_pipe_at(fd, file, "a pipe where a stream from before was");
 }
 
+// A stream goes on writing to its descriptor's number, whatever stands behind that by now.
+template <typename Redirect>
+void as_standard_output(const string& path, Redirect&& redirect) {
+  Opened file(path);
+  if (g_rank == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    std::fflush(stdout);
+    const int saved = fcntl(STDOUT_FILENO, F_DUPFD, kFarDescriptor);
+    redirect(file, fd);
+    file.write(0, "cached");
+    std::fputs("printed", stdout);
+    std::fflush(stdout);
+    dup2(saved, STDOUT_FILENO);
+    expect(file.read(0, 8) == "printeda", path.c_str());
+    close(saved);
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void given_to_a_stream(const string& path) {
+  Opened file(path);
+  if (g_rank == 0) {
+    FILE* stream = std::fopen((path + ".other").c_str(), "w");
+    const int fd = file.descriptor(O_RDWR);
+    dup2(fd, fileno(stream));
+    file.write(0, "cached");
+    std::fputs("stream", stream);
+    std::fflush(stream);
+    expect(file.read(0, 7) == "streama", "what a stream wrote after dup2");
+    std::fclose(stream);
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void printed(const string& path) {
+  Opened file(path);
+  if (g_rank == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    expect(dprintf(fd, "%s", "printed") == 7 && file.read(0, 8) == "printeda", "dprintf");
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Where a process may have so many.
+void far_descriptors(const string& path) {
+  constexpr int kVeryFar = 70000;
+  Opened file(path);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit more{kVeryFar + 100, std::max<rlim_t>(before.rlim_max, kVeryFar + 100)};
+  if (g_rank == 0 && setrlimit(RLIMIT_NOFILE, &more) == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    const int far = fcntl(fd, F_DUPFD, kVeryFar);
+    char byte = 0;
+    expect(pread(far, &byte, 1, 0) == 1 && byte == 'a', "a read by a descriptor far up");
+    expect(pwrite(far, "f", 1, 1) == 1 && file.read(0, 3) == "afa", "a write by one");
+    close(far);
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// What this asks of the file system it may refuse; but what it answers is about all that was
+// written.
+void asked_by_ioctl(const string& path) {
+  const auto expect_written = [&](const char* name, auto&& ask) {
+    Opened file(path + name);
+    if (g_rank == 0) {
+      const int fd = file.descriptor(O_RDWR);
+      const int other = ::open((path + ".other").c_str(), O_RDWR | O_CREAT, 0600);
+      ask(fd, other);
+      expect(seen_from_outside(file.path(), 0, kLength) == string(kLength, 'a'), name);
+      close(other);
+      close(fd);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+  };
+  expect_written("extents", [](int fd, int) {
+    fiemap map{};
+    map.fm_length = FIEMAP_MAX_OFFSET;
+    map.fm_flags = FIEMAP_FLAG_SYNC;
+    expect(ioctl(fd, FS_IOC_FIEMAP, &map) != 0 || map.fm_mapped_extents != 0, "no extents");
+  });
+  expect_written("cloned", [](int fd, int other) { ioctl(other, FICLONE, fd); });
+  expect_written("clone", [](int fd, int other) { ioctl(fd, FICLONE, other); });
+  expect_written("cloned range", [](int fd, int other) {
+    expect(ioctl(other, FICLONERANGE, nullptr) == -1, "a range that is nowhere");
+    file_clone_range range{};
+    range.src_fd = fd;
+    ioctl(other, FICLONERANGE, &range);
+  });
+}
+
+// What is read after a nonblocking collective write is taken for a window of the MPI's.
+void beyond_the_end(const string& path) {
+  Opened file(path);
+  char byte = 'e';
+  MPI_Request request;
+  MPI_File_iwrite_all(file.handle(), &byte, 1, MPI_BYTE, &request);
+  // The analyser knows no requests of files.
+  MPI_Wait(&request, MPI_STATUS_IGNORE);  // NOLINT(clang-analyzer-optin.mpi.MPI-Checker)
+  MPI_File_read_at_all(file.handle(), MPI_Offset{10} * kLength, &byte, 1, MPI_BYTE,
+                       MPI_STATUS_IGNORE);
+  MPI_Offset size = 0;
+  MPI_File_get_size(file.handle(), &size);
+  expect(size == kLength, "the size after a read behind the end");
+}
+
 void closed_in_bulk(const string& path) {
   Opened file(path);
   if (g_rank != 0) return;
   const int fd = file.descriptor(O_RDWR);
   const auto number = static_cast<unsigned>(fd);
+  expect(close_range(number, number, 1 << 30) == -1, "close_range with a flag that is none");
+  char byte = 0;
+  file.write(0, "b");
+  expect(pread(fd, &byte, 1, 0) == 1 && byte == 'b', "a descriptor that close_range left open");
+  file.write(0, "a");
   expect(close_range(number, number, 0) == 0, "close_range");
   expect_pipe_at(fd, file, "a pipe where close_range was");
   const int source = file.descriptor(O_RDWR);
@@ -318,6 +438,20 @@ int main(int argc, char** argv) {
   const string folder = argv[1];
   streams(folder + "/streams");
   earlier_streams(folder + "/earlier");
+  as_standard_output(folder + "/dup2", [](Opened&, int fd) { dup2(fd, STDOUT_FILENO); });
+  as_standard_output(folder + "/dup", [](Opened&, int fd) {
+    close(STDOUT_FILENO);
+    expect(dup(fd) == STDOUT_FILENO, "the standard output's number is not free");
+  });
+  as_standard_output(folder + "/open", [](Opened& file, int) {
+    close(STDOUT_FILENO);
+    expect(file.descriptor(O_RDWR) == STDOUT_FILENO, "the standard output's number is not free");
+  });
+  given_to_a_stream(folder + "/stream");
+  printed(folder + "/printed");
+  far_descriptors(folder + "/far");
+  asked_by_ioctl(folder + "/asked");
+  beyond_the_end(folder + "/beyond");
   closed_in_bulk(folder + "/bulk");
   closed_unseen(folder + "/unseen");
   appended(folder + "/appended");

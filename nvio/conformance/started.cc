@@ -155,6 +155,22 @@ bool writes(const Shared& shared) {
   return pwrite(fd, "z", 1, 0) == 1 && close(fd) == 0;
 }
 
+// A child that has the file locked; another process must not get the lock.
+bool keeps_its_lock(const Shared& shared) {
+  const int fd = open(shared.path().c_str(), O_RDWR);
+  struct flock range {};
+  range.l_type = F_WRLCK;
+  struct stat status {};
+  if (fcntl(fd, F_SETLK, &range) != 0 || fstat(fd, &status) != 0) return false;
+  return forked(
+      [](const Shared& same) {
+        struct flock wanted {};
+        wanted.l_type = F_WRLCK;
+        return fcntl(open(same.path().c_str(), O_RDWR), F_SETLK, &wanted) == -1;
+      },
+      shared);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -183,6 +199,9 @@ int main(int argc, char** argv) {
   on_last_rank(folder, "childs", [](Shared& shared) {
     expect(forked(writes, shared), "a forked child's write");
     expect(shared.got(0) == 'z', "what a forked child wrote");
+  });
+  on_last_rank(folder, "locked", [](Shared& shared) {
+    expect(forked(keeps_its_lock, shared), "a forked child's lock, after its fstat");
   });
   on_last_rank(folder, "shell", [](Shared& shared) {
     run("echo new > " + shared.path());

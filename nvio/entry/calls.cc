@@ -305,6 +305,10 @@ int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
   }
   Handle* handle = find_handle(fh);
   const int error = handle == nullptr ? 0 : inside([&] { return handle->file->sync(); });
+  if (error != 0) {  // the program's handler may ask the MPI where its pointer is
+    const std::lock_guard guard(handle->pointer);
+    bring_up(fh, *handle);
+  }
   const int reported = report_error(fh, error);
   const int result = next(fh);
   return result != MPI_SUCCESS ? result : reported;

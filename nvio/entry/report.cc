@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "../system/host_name.h"
 #include "../system/real.h"
 
 namespace nvio {
@@ -47,11 +48,6 @@ constexpr Line kLines[] = {
     {"checkpoints", &Counters::checkpoints, "times a whole file was made durable"},
     {"simulated_ns", &Counters::simulated_ns, "waited for a simulated store (store_kind)"},
 };
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "host";
-}
 
 // This process's file in the folder where `nvio run` looks; empty where there is none.
 std::string told_in() {

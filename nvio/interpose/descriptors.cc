@@ -46,11 +46,23 @@ int closing_all(unsigned first, unsigned last) {
 int copied(int fd, int copy) {
   if (copy == fd || copy < 0) return copy;
   closing(copy);
-  unmark_stream(copy);
-  if (is_tracked(fd)) Hooks()->duplicated(fd, copy);
+  if (is_tracked(fd) && !is_of_stream(copy)) Hooks()->duplicated(fd, copy);
   // What a shell was started with and redirects something to: it has not been opened here.
   if (is_watched() && Hooks()->serves_nothing()) Hooks()->opened(copy);
   return copy;
+}
+
+// Before `copy` stands for the file of `fd`: what a stream writes there is not seen.
+int let_stream_have(int fd, int copy) { return is_of_stream(copy) ? step_aside(fd) : 0; }
+
+// A copy under a number that was free: a stream that had it is gone.
+int copied_anew(int fd, int copy) {
+  unmark_stream(copy);
+  if (let_stream_have(fd, copy) == 0) return copied(fd, copy);
+  const int error = errno;
+  NEXT(close)(copy);
+  errno = error;
+  return -1;
 }
 
 // What a call that closes returns.
@@ -116,7 +128,9 @@ NVIO_EXPORT int close(int fd) {
   return nvio::told(NEXT(close)(fd), error);
 }
 NVIO_EXPORT int close_range(unsigned first, unsigned last, int flags) noexcept {
-  const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0;
+  // What the kernel refuses closes nothing: it says so as well of no descriptor at all.
+  const bool closes = (static_cast<unsigned>(flags) & CLOSE_RANGE_CLOEXEC) == 0 && first <= last &&
+                      NEXT(close_range)(UINT_MAX, UINT_MAX, flags) == 0;
   const int error = closes ? nvio::closing_all(first, last) : 0;
   return nvio::told(NEXT(close_range)(first, last, flags), error);
 }
@@ -131,11 +145,13 @@ NVIO_EXPORT int fclose(FILE* stream) {
   const int error = nvio::let_go(fd);
   return nvio::told(NEXT(fclose)(stream), error);
 }
-NVIO_EXPORT int dup(int fd) noexcept { return nvio::copied(fd, NEXT(dup)(fd)); }
+NVIO_EXPORT int dup(int fd) noexcept { return nvio::copied_anew(fd, NEXT(dup)(fd)); }
 NVIO_EXPORT int dup2(int fd, int target) noexcept {
+  if (nvio::let_stream_have(fd, target) != 0) return -1;
   return nvio::copied(fd, NEXT(dup2)(fd, target));
 }
 NVIO_EXPORT int dup3(int fd, int target, int flags) noexcept {
+  if (nvio::let_stream_have(fd, target) != 0) return -1;
   return nvio::copied(fd, NEXT(dup3)(fd, target, flags));
 }
 NVIO_EXPORT int fcntl64(int fd, int command, ...) {
@@ -150,7 +166,7 @@ NVIO_EXPORT int fcntl64(int fd, int command, ...) {
   if (changes && nvio::stand_alone(fd) != 0) return -1;
   if ((flags & O_APPEND) != 0 && nvio::hand_over(fd) != 0) return -1;
   const int result = NEXT(fcntl64)(fd, command, argument);
-  return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? nvio::copied(fd, result) : result;
+  return command == F_DUPFD || command == F_DUPFD_CLOEXEC ? nvio::copied_anew(fd, result) : result;
 }
 // A lock of the opening lasts until all of its descriptors are closed: also the cache's own.
 NVIO_EXPORT int flock(int fd, int operation) noexcept {

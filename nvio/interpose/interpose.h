@@ -4,6 +4,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
@@ -72,6 +73,11 @@ inline void mark_stream(FILE* stream) {
   if (fd < 0 || fd >= kMaxDescriptors) return;
   closing(fd);  // its number was another file's, closed past us
   __atomic_store_n(&g_tracked[fd], kStream, __ATOMIC_RELEASE);
+}
+
+// Whether a stream may use the descriptor: as the standard ones do from the start.
+inline bool is_of_stream(int fd) {
+  return fd >= 0 && (fd <= STDERR_FILENO || (fd < kMaxDescriptors && g_tracked[fd] == kStream));
 }
 
 // Not when a descriptor is closed, but when its number is given out again or its stream is closed:

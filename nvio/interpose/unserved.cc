@@ -1,10 +1,14 @@
 // Calls that are not served: the cache writes back and steps aside for the file first.
 
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdarg>
 #include <cstdint>
 #include <cstdio>
 
@@ -17,6 +21,46 @@ namespace {
 FILE* marked(FILE* stream) {
   mark_stream(stream);
   return stream;
+}
+
+// By these XFS reserves space or frees it, and the kernel for all others; its headers name none.
+constexpr unsigned long of_space(unsigned number) {
+  constexpr unsigned kSizeOfRange = 48;
+  return _IOC(_IOC_WRITE, 'X', number, kSizeOfRange);
+}
+
+// For an ioctl that reads or changes the bytes of a file, or asks where they are. -1 with errno
+// when that cannot be.
+int step_aside_for(int fd, unsigned long request, void* argument) {
+  switch (request) {
+    case FICLONE: {
+      const auto source = reinterpret_cast<std::intptr_t>(argument);
+      if (step_aside(static_cast<int>(source)) != 0) return -1;
+      break;
+    }
+    case FICLONERANGE: {
+      const auto* range = static_cast<const file_clone_range*>(argument);
+      if (range != nullptr && step_aside(static_cast<int>(range->src_fd)) != 0) return -1;
+      break;
+    }
+    case FIDEDUPERANGE: {
+      const auto* range = static_cast<const file_dedupe_range*>(argument);
+      for (unsigned i = 0; range != nullptr && i < range->dest_count; ++i) {
+        if (step_aside(static_cast<int>(range->info[i].dest_fd)) != 0) return -1;
+      }
+      break;
+    }
+    case FS_IOC_FIEMAP:
+    case of_space(40):
+    case of_space(41):
+    case of_space(42):
+    case of_space(43):
+    case of_space(57):
+      break;
+    default:
+      return 0;
+  }
+  return step_aside(fd);
 }
 
 }  // namespace
@@ -40,6 +84,32 @@ NVIO_EXPORT FILE* fdopen(int fd, const char* mode) noexcept {
   if (nvio::hand_over(fd) != 0) return nullptr;
   return nvio::marked(NEXT(fdopen)(fd, mode));
 }
+// So does this, by the descriptor itself.
+NVIO_EXPORT int vdprintf(int fd, const char* format, va_list arguments) {
+  if (nvio::step_aside(fd) != 0) return -1;
+  return NEXT(vdprintf)(fd, format, arguments);
+}
+NVIO_EXPORT int dprintf(int fd, const char* format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  const int written = vdprintf(fd, format, rest);
+  va_end(rest);
+  return written;
+}
+// What these become under _FORTIFY_SOURCE.
+// NOLINTBEGIN(bugprone-reserved-identifier)
+NVIO_EXPORT int __vdprintf_chk(int fd, int flag, const char* format, va_list arguments) {
+  if (nvio::step_aside(fd) != 0) return -1;
+  return NEXT(__vdprintf_chk)(fd, flag, format, arguments);
+}
+NVIO_EXPORT int __dprintf_chk(int fd, int flag, const char* format, ...) {
+  va_list rest;
+  va_start(rest, format);
+  const int written = __vdprintf_chk(fd, flag, format, rest);
+  va_end(rest);
+  return written;
+}
+// NOLINTEND(bugprone-reserved-identifier)
 NVIO_EXPORT ssize_t sendfile64(int out, int in, off64_t* offset, size_t count) noexcept {
   if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
   return NEXT(sendfile64)(out, in, offset, count);
@@ -56,6 +126,15 @@ NVIO_EXPORT ssize_t copy_file_range(int in, off64_t* in_offset, int out, off64_t
                                     size_t length, unsigned flags) {
   if (nvio::step_aside(in) != 0 || nvio::step_aside(out) != 0) return -1;
   return NEXT(copy_file_range)(in, in_offset, out, out_offset, length, flags);
+}
+// Of all that this does, what reads or changes a file's bytes and blocks.
+NVIO_EXPORT int ioctl(int fd, unsigned long request, ...) noexcept {
+  va_list rest;
+  va_start(rest, request);
+  void* argument = va_arg(rest, void*);
+  va_end(rest);
+  if (nvio::step_aside_for(fd, request, argument) != 0) return -1;
+  return NEXT(ioctl)(fd, request, argument);
 }
 NVIO_EXPORT int truncate64(const char* path, off64_t length) noexcept {
   if (nvio::step_aside(path) != 0) return -1;

@@ -18,6 +18,7 @@
 #include <exception>
 
 #include "../nodes/rendezvous.h"
+#include "../system/host_name.h"
 #include "../system/real.h"
 #include "manager.h"
 
@@ -30,11 +31,6 @@ void tell(const std::string& line) {
   std::fflush(stdout);
   close(STDOUT_FILENO);
   open("/dev/null", O_WRONLY);
-}
-
-std::string host_name() {
-  char name[256] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "localhost";
 }
 
 // A core would hold the job's secret and its users' data. A limit on its size would not do: the

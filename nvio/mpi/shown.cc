@@ -35,7 +35,7 @@ MPI_Offset start_of(const Transfer& transfer, Shown& shown, MPI_Offset bytes) {
 std::optional<View> view_of(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype) {
   const MPI_Offset plain = filetype == etype ? plain_size(etype) : 0;
   const auto at = static_cast<std::uint64_t>(displacement);
-  if (plain != 0) return View::of({{{0, plain}}, plain, plain}, at);
+  if (plain != 0) return View::of({{{0, plain}}, plain}, at);
   const auto map = type_map_of(filetype, View::kMostRuns);
   return map ? View::of(*map, at) : std::nullopt;
 }

@@ -27,7 +27,7 @@ struct Transfer {
 struct Shown {
   int amode = 0;
   bool is_atomic = false;
-  std::optional<View> view = View::of({{{0, 1}}, 1, 1}, 0);  // none: the MPI serves everything
+  std::optional<View> view = View::of({{{0, 1}}, 1}, 0);  // none: the MPI serves everything
   MPI_Offset etype_size = 1;
   // The individual file pointer in etypes. The MPI keeps its own, which we bring up to date only
   // when the MPI is about to look at it.

@@ -348,7 +348,6 @@ bool is_pair(const char* name) {
 std::optional<TypeMap> type_map_of(MPI_Datatype datatype, std::size_t most) {
   TypeMap map;
   if (!Decoder(most).decode(datatype, map)) return std::nullopt;
-  for (const Run& run : map.runs) map.size += run.length;
   return map;
 }
 

@@ -92,6 +92,10 @@ int Job::release(JobFile* file) {
   return error != 0 ? error : own;
 }
 
+bool Job::is_left(const FileEntry& entry) const {
+  return (nodes() == 1 ? entry.aside : entry.left).load() != 0;
+}
+
 template <typename Act>
 int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
   if (CachedFile* cached = session_->acquire_if_open_here(wanted); cached != nullptr) {
@@ -126,7 +130,7 @@ void Job::correct_size(struct stat* status) {
     return;
   }
   const FileEntry& entry = session_->segment().file(index);
-  if (entry.left.load() != 0) return;
+  if (is_left(entry)) return;
   const std::string path = entry.opened_path();
   with_open(path.c_str(), *status, [&](JobFile& file) {
     status->st_size = static_cast<off_t>(file.size());
@@ -142,11 +146,12 @@ void Job::write_back(struct stat* status) {
   struct stat fresh {};
   off_t size = 0;
   // What cannot be written is not seen by who reads the file either.
-  with_open(path.c_str(), *status, [&](JobFile& file) {
+  const auto write_back = [&](JobFile& file) {
     // Its end may be another node's, which writes back no byte for this.
     if (nodes() > 1) size = static_cast<off_t>(file.size());
     return file.write_back();
-  });
+  };
+  if (!is_left(entry)) with_open(path.c_str(), *status, write_back);
   if (real().stat(path.c_str(), &fresh) == 0 && fresh.st_ino == status->st_ino &&
       fresh.st_dev == status->st_dev) {
     *status = fresh;
@@ -158,7 +163,9 @@ int Job::step_aside(const char* path) {
   struct stat status {};
   if (real().stat(path, &status) != 0) return 0;  // the call itself will tell
   const std::uint32_t index = session_->segment().find(status);
-  if (index == kNone || session_->segment().file(index).deleted.load() != kKept) return 0;
+  if (index == kNone) return 0;
+  const FileEntry& entry = session_->segment().file(index);
+  if (entry.deleted.load() != kKept || is_left(entry)) return 0;
   return with_open(path, status, [](JobFile& file) { return file.step_aside(); });
 }
 

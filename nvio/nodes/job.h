@@ -48,6 +48,9 @@ class Job {
  private:
   explicit Job(const Settings& settings) : settings_(settings) {}
   JobFile* enter(CachedFile* cached, const FileSettings& settings);
+  // Whether nothing of the file is cached any more. It is not opened then: its close would give up
+  // what locks of the file the process has.
+  bool is_left(const FileEntry& entry) const;
   // Calls act(file) if the job has `wanted` open and `path` still leads to it. Returns what that
   // does: 0 or an errno value.
   template <typename Act>

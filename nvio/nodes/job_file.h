@@ -137,6 +137,7 @@ class JobFile {
   template <typename Act>
   int each_node(Act&& act);
   int fail(int error);
+  WriteQueue* begin_queue();
   // Waits for queued writes; returns what went wrong with them.
   int drain_queue();
   bool is_queued(std::uint64_t offset, std::size_t length) const;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "../cache/raise_to.h"
@@ -11,6 +12,8 @@
 
 namespace nvio {
 namespace {
+
+constexpr std::size_t kMostQueued = 16 << 20;  // bytes that may wait
 
 std::span<const std::byte> bytes_of(const char* data, std::size_t length) {
   return {reinterpret_cast<const std::byte*>(data), length};
@@ -313,26 +316,34 @@ bool JobFile::write_runs_at(std::uint32_t node, std::span<const FileRun> runs, c
 
 // --- queued writes -----------------------------------------------------------------------------
 
+// Null where the process may have no more threads.
+WriteQueue* JobFile::begin_queue() {
+  const std::lock_guard guard(queueing_);
+  if (queue_ != nullptr) return queue_.get();
+  try {
+    queue_ = std::make_unique<WriteQueue>(
+        [this](const QueuedWrite& queued) {
+          const ssize_t done = write_now(queued.offset, queued.data.data(), queued.data.size());
+          if (done == static_cast<ssize_t>(queued.data.size())) return 0;
+          return done < 0 ? errno : EIO;
+        },
+        kMostQueued);
+  } catch (const std::system_error&) {
+    return nullptr;
+  }
+  queued_.store(queue_.get(), std::memory_order_release);
+  return queue_.get();
+}
+
 ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size_t length) {
-  constexpr std::size_t kMost = 16 << 20;  // bytes that may wait
-  if (length == 0 || length > kMost || !cached_.can_write_back()) {
+  if (length == 0 || length > kMostQueued || !cached_.can_write_back()) {
     return write(offset, buffer, length);
   }
   const char* bytes = static_cast<const char*>(buffer);
   WriteQueue* queue = queued_.load(std::memory_order_acquire);
   if (queue == nullptr) {
-    const std::lock_guard guard(queueing_);
-    if (queue_ == nullptr) {
-      queue_ = std::make_unique<WriteQueue>(
-          [this](const QueuedWrite& queued) {
-            const ssize_t done = write_now(queued.offset, queued.data.data(), queued.data.size());
-            if (done == static_cast<ssize_t>(queued.data.size())) return 0;
-            return done < 0 ? errno : EIO;
-          },
-          kMost);
-      queued_.store(queue_.get(), std::memory_order_release);
-    }
-    queue = queue_.get();
+    queue = begin_queue();
+    if (queue == nullptr) return write_now(offset, buffer, length);
   }
   queue->add({.offset = offset, .data = {bytes, bytes + length}});
   return static_cast<ssize_t>(length);

@@ -4,14 +4,15 @@
 #include <cstring>
 #include <string_view>
 
+#include "../store/segment.h"
+
 namespace nvio {
 namespace {
 
 constexpr std::uint64_t kMostOffset = INT64_MAX;
-constexpr std::size_t kMostPath = 1023;
 
 bool is_path(std::string_view path) {
-  return !path.empty() && path.size() <= kMostPath && path.front() == '/' &&
+  return !path.empty() && path.size() < kMaxPath && path.front() == '/' &&
          path.find('\0') == std::string_view::npos;
 }
 

@@ -1,7 +1,6 @@
 #include "write_queue.h"
 
-#include <pthread.h>
-#include <signal.h>
+#include "../system/all_signals_blocked.h"
 
 namespace nvio {
 namespace {
@@ -17,14 +16,9 @@ bool touches(const QueuedWrite& write, std::uint64_t offset, std::uint64_t lengt
 
 }  // namespace
 
-// The program's signals are for the program's threads.
 WriteQueue::WriteQueue(Write write, std::size_t most) : write_(std::move(write)), most_(most) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const AllSignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 WriteQueue::~WriteQueue() {

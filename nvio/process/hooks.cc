@@ -14,14 +14,14 @@
 #include "../nodes/placement.h"
 #include "../settings/first_to_say.h"
 #include "../system/real.h"
+#include "../system/remembered.h"
 #include "termination.h"
 #include "zeroed.h"
 
 namespace nvio {
 namespace {
 
-thread_local bool g_remember = false;
-thread_local std::vector<int> g_opened;
+thread_local Remembered g_opened;
 int* (*g_inside)() = nullptr;          // the loader's
 thread_local bool g_writing = false;   // in a call that writes
 thread_local bool g_has_read = false;  // and reads
@@ -92,6 +92,8 @@ int sync(int fd) {
 }
 
 int step_aside(int fd) {
+  // Before the child of a vfork executes something, which will look at its streams for itself.
+  if (Process::the().is_borrowed()) return 0;
   JobFile* file = Process::the().file_of(fd);
   return file == nullptr ? 0 : as_posix(file->step_aside());
 }
@@ -269,12 +271,9 @@ void Process::flush_for_good() {
   if (job_ != nullptr) job_->session().flush_for_good();
 }
 
-void Process::remember_opened() {
-  g_remember = true;
-  g_opened.clear();
-}
+void Process::remember_opened() { g_opened.begin(); }
 
-void Process::forget_opened() { g_remember = false; }
+void Process::forget_opened() { g_opened.end(); }
 
 void Process::forget_descriptors(const std::vector<int>& descriptors, const JobFile* file) {
   for (const int fd : descriptors) {
@@ -286,12 +285,12 @@ void Process::forget_descriptors(const std::vector<int>& descriptors, const JobF
 
 JobFile* Process::track_opened(const std::string& path, const FileSettings& settings,
                                std::vector<int>& descriptors) {
-  g_remember = false;
+  const std::vector<int>& opened = g_opened.end();
   Job* job = this->job();
   struct stat wanted {};
   if (job == nullptr || real().stat(path.c_str(), &wanted) != 0) return nullptr;
   JobFile* found = nullptr;
-  for (const int fd : g_opened) {
+  for (const int fd : opened) {
     struct stat status {};
     if (real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
@@ -300,6 +299,8 @@ JobFile* Process::track_opened(const std::string& path, const FileSettings& sett
     if (file_of(fd) == nullptr) {
       JobFile* file = job->acquire(fd, path, settings);
       if (file == nullptr) continue;
+      // Held while it is left: whoever opens it later must find that.
+      if (!has_place(fd) && found == nullptr) found = job->acquire_if_open(fd, status);
       track(fd, file);
     }
     descriptors.push_back(fd);
@@ -320,32 +321,21 @@ void Process::track_earlier(const struct stat& wanted, JobFile* file) {
   closedir(listing);
   for (const int fd : descriptors) {
     struct stat status {};
-    if (fd >= kMaxDescriptors || file_of(fd) != nullptr || file->owns(fd) ||
-        left_open_[fd].load() || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
+    if (file_of(fd) != nullptr || file->owns(fd) || (has_place(fd) && left_open_[fd].load()) ||
+        real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
       continue;
     }
-    if (fd <= STDERR_FILENO || __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream) {
-      file->step_aside();
-      continue;
-    }
-    if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) track(fd, same);
+    if (JobFile* same = job_->acquire_if_open(fd, status); same != nullptr) enter(fd, same);
   }
 }
 
-// Takes over the handle on `file`.
 void Process::track(int fd, JobFile* file) {
   // What appends has to find the end that all processes agree on, and what is durable at return
   // waits for the file system at each write: both are the kernel's to do.
   const int flags = ::fcntl(fd, F_GETFL);
-  if (flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
-    if (const int error = file->step_aside(); error != 0 && !settings_.quiet) {
-      std::fprintf(stderr,
-                   "nvio: cannot write back a file that is opened to append or to write durably: "
-                   "%s; what was written before may replace what is written so\n",
-                   std::strerror(error));
-    }
-    if (Job* job = joined(); job != nullptr) job->release(file);
+  if (!has_place(fd) || flags < 0 || (flags & (O_APPEND | O_DSYNC)) != 0) {
+    leave_to_kernel(file);
     return;
   }
   openings_->begin(fd);
@@ -354,21 +344,46 @@ void Process::track(int fd, JobFile* file) {
   __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
 }
 
+// The same for a descriptor that the program may have given to a stream, which no hook sees.
+void Process::enter(int fd, JobFile* file) {
+  is_of_stream(fd) ? leave_to_kernel(file) : track(fd, file);
+}
+
+bool Process::is_of_stream(int fd) const {
+  return fd <= STDERR_FILENO ||
+         (has_place(fd) && __atomic_load_n(&tracked_[fd], __ATOMIC_ACQUIRE) == kStream);
+}
+
+void Process::leave_to_kernel(JobFile* file) {
+  if (const int error = file->step_aside(); error != 0 && !settings_.quiet) {
+    std::fprintf(
+        stderr,
+        "nvio: cannot write back a file that is opened to append, to write durably, or for "
+        "a stream: %s; what was written before may replace what is written so\n",
+        std::strerror(error));
+  }
+  if (Job* job = joined(); job != nullptr) job->release(file);
+}
+
 void Process::opened(int fd) {
-  if (fd >= kMaxDescriptors || is_borrowed()) return;
-  // Its number was another file's, closed past us by a system call of the program's own.
-  if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
-  left_open_[fd].store(false, std::memory_order_relaxed);
+  if (is_borrowed()) return;
+  if (has_place(fd)) {
+    // Its number was another file's, closed past us by a system call of the program's own.
+    if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
+    left_open_[fd].store(false, std::memory_order_relaxed);
+  }
   Job* job = joined();
-  if (g_remember) {
-    g_opened.push_back(fd);
+  if (g_opened.is_under_way()) {
+    g_opened.add(fd);
   } else if (job == nullptr) {
     opened_outside(settings_, fd);
   }
   struct stat status {};
   if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
   if ((::fcntl(fd, F_GETFL) & O_PATH) != 0) return;  // nothing can be transferred through it
-  if (JobFile* file = job->acquire_if_open(fd, status); file != nullptr) track(fd, file);
+  JobFile* file = job->acquire_if_open(fd, status);
+  if (file == nullptr) return;
+  g_opened.is_under_way() ? track(fd, file) : enter(fd, file);  // an MPI makes no stream of it
 }
 
 int Process::closing(int fd) {
@@ -391,10 +406,7 @@ void Process::duplicated(int from, int to) {
   if (is_borrowed()) return;
   Job* job = joined();
   struct stat status {};
-  if (file_of(from) == nullptr || job == nullptr || to >= kMaxDescriptors ||
-      real().fstat(to, &status) != 0) {
-    return;
-  }
+  if (file_of(from) == nullptr || job == nullptr || real().fstat(to, &status) != 0) return;
   JobFile* copy = job->acquire_if_open(to, status);
   if (copy == nullptr) return;
   track(to, copy);
@@ -402,6 +414,7 @@ void Process::duplicated(int from, int to) {
 }
 
 JobFile* Process::file_of(int fd) {
+  if (!has_place(fd)) return nullptr;
   JobFile* file = files_[fd].load(std::memory_order_acquire);
   if (file == nullptr && is_child_) step_aside_as_child(fd);
   return file;

@@ -78,6 +78,9 @@ class Process {
   // After a handle's close: Open MPI leaves descriptors open, which would keep the file cached.
   void forget_descriptors(const std::vector<int>& descriptors, const JobFile* file);
 
+  // Whether this is the child of a vfork, whose memory is still its parent's.
+  bool is_borrowed() const { return getpid() != process_; }
+
   void opened(int fd);
   int closing(int fd);
   void duplicated(int from, int to);
@@ -87,10 +90,13 @@ class Process {
 
  private:
   Process();
+  // These take over the handle on the file.
   void track(int fd, JobFile* file);
+  void enter(int fd, JobFile* file);
+  void leave_to_kernel(JobFile* file);
+  bool is_of_stream(int fd) const;
+  static bool has_place(int fd) { return fd >= 0 && fd < kMaxDescriptors; }  // in the tables
   void untrack_all();
-  // Whether this is the child of a vfork, whose memory is still its parent's.
-  bool is_borrowed() const { return getpid() != process_; }
   // In a fork's child: what serves its parent is not its own, and nothing of it is given back.
   void become_child();
   // A served descriptor that a fork's child inherited, and uses.

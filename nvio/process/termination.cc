@@ -1,12 +1,15 @@
 #include "termination.h"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <system_error>
+#include <thread>
+
+#include "../system/all_signals_blocked.h"
 
 namespace nvio {
 namespace {
@@ -32,13 +35,12 @@ void on_termination(int) {
   errno = saved;
 }
 
-void* wait_for_termination(void*) {
+void wait_for_termination() {
   std::uint64_t count = 0;
   while (read(g_asked, &count, sizeof count) < 0 && errno == EINTR) {
   }
   g_flush();
   end_as_default();
-  return nullptr;
 }
 
 }  // namespace
@@ -50,19 +52,10 @@ void flush_at_termination(void (*flush)()) {
   g_process = getpid();
   g_asked = eventfd(0, EFD_CLOEXEC);
   if (g_asked < 0) return;
-  // The program's signals are for its own threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_attr_t attributes;
-  pthread_attr_init(&attributes);
-  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-  pthread_t thread{};
-  const int failed = pthread_create(&thread, &attributes, wait_for_termination, nullptr);
-  pthread_attr_destroy(&attributes);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (failed != 0) {
+  try {
+    const AllSignalsBlocked blocked;
+    std::thread(wait_for_termination).detach();
+  } catch (const std::system_error&) {
     close(g_asked);
     return;
   }

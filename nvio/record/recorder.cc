@@ -9,25 +9,21 @@
 #include <cstring>
 #include <ctime>
 
+#include "../system/host_name.h"
 #include "../system/real.h"
+#include "../system/remembered.h"
 #include "mount_source.h"
 
 namespace nvio {
 namespace {
 
-thread_local bool g_remember = false;
-thread_local std::vector<int> g_opened;
+thread_local Remembered g_opened;
 
 std::uint64_t monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000 +
          static_cast<std::uint64_t>(now.tv_nsec);
-}
-
-std::string host_name() {
-  char name[64] = {};
-  return gethostname(name, sizeof name - 1) == 0 ? name : "";
 }
 
 // Notes a transfer and passes it on; errno stays the call's own.
@@ -141,17 +137,14 @@ void Recorder::note(const TraceCall& call) {
   if (!finished_) writer_.add(call);
 }
 
-void Recorder::remember_opened() {
-  g_remember = true;
-  g_opened.clear();
-}
+void Recorder::remember_opened() { g_opened.begin(); }
 
 Recorder::Tracked Recorder::track_opened(const std::string& path) {
-  g_remember = false;
+  const std::vector<int>& opened = g_opened.end();
   struct stat wanted {};
   Tracked tracked;
   if (real().stat(path.c_str(), &wanted) != 0) return tracked;
-  for (const int fd : g_opened) {
+  for (const int fd : opened) {
     struct stat status {};
     if (fd >= kMaxDescriptors || real().fstat(fd, &status) != 0 || status.st_ino != wanted.st_ino ||
         status.st_dev != wanted.st_dev) {
@@ -212,7 +205,7 @@ void Recorder::finish() {
 }
 
 void Recorder::opened(int fd) {
-  if (g_remember && !is_borrowed()) g_opened.push_back(fd);
+  if (g_opened.is_under_way() && !is_borrowed()) g_opened.add(fd);
 }
 
 void Recorder::closing(int fd) {

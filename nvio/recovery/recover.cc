@@ -69,6 +69,15 @@ void each_latest(Segment& segment, std::uint32_t file, Visit&& visit) {
   }
 }
 
+RecoveredFile& line_of(RecoverReport& report, const std::string& path) {
+  const auto known = std::find_if(report.files.begin(), report.files.end(),
+                                  [&](const RecoveredFile& file) { return file.path == path; });
+  if (known != report.files.end()) return *known;
+  report.files.push_back({});
+  report.files.back().path = path;
+  return report.files.back();
+}
+
 void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport& report,
                   std::vector<std::string>& made) {
   for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
@@ -81,20 +90,14 @@ void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport
     each_latest(segment, index,
                 [&](std::uint64_t, const char*, std::size_t length) { bytes += length; });
     if (bytes == 0) continue;
-    auto line = std::find_if(report.files.begin(), report.files.end(),
-                             [&](const RecoveredFile& known) { return known.path == file.path; });
-    if (line == report.files.end()) {
-      report.files.push_back({});
-      line = report.files.end() - 1;
-      line->path = file.path;
-    }
-    if (!line->problem.empty()) {
-      line->latest_bytes += bytes;
+    RecoveredFile& line = line_of(report, file.path);
+    if (!line.problem.empty()) {
+      line.latest_bytes += bytes;
       continue;
     }
-    Target target(file, options, *line, made);
+    Target target(file, options, line, made);
     if (target.is_moot()) continue;
-    line->latest_bytes += bytes;
+    line.latest_bytes += bytes;
     each_latest(segment, index, [&](std::uint64_t offset, const char* data, std::size_t length) {
       target.write(offset, data, length);
     });
@@ -110,18 +113,11 @@ void leave_out_latest(Segment& segment, RecoverReport& report) {
     if (entry.used.load() == 0 || entry.deleted.load() != kKept) continue;
     const std::uint64_t bytes = unwritten_of(segment, index).unsynced;
     if (bytes == 0) continue;
-    const std::string path = entry.opened_path();
-    auto line = std::find_if(report.files.begin(), report.files.end(),
-                             [&](const RecoveredFile& known) { return known.path == path; });
-    if (line == report.files.end()) {
-      report.files.push_back({});
-      line = report.files.end() - 1;
-      line->path = path;
-    }
-    line->left_out = bytes;
-    if (line->syncs == 0 && entry.synced.load() == 0 && line->problem.empty()) {
-      line->problem = "no sync of it was completed: nvio recover --latest " + report.store +
-                      " writes what there is";
+    RecoveredFile& line = line_of(report, entry.opened_path());
+    line.left_out = bytes;
+    if (line.syncs == 0 && entry.synced.load() == 0 && line.problem.empty()) {
+      line.problem = "no sync of it was completed: nvio recover --latest " + report.store +
+                     " writes what there is";
     }
   }
 }

@@ -8,12 +8,10 @@
 
 namespace nvio {
 
-// A view of a bitmap of `size` bits (a multiple of 64) that lies elsewhere.
+// A view of a bitmap that lies elsewhere.
 class Bits {
  public:
-  Bits(std::uint64_t* words, std::size_t size) : words_(words), size_(size) {}
-
-  std::size_t size() const { return size_; }
+  explicit Bits(std::uint64_t* words) : words_(words) {}
 
   void set(std::size_t begin, std::size_t end) {
     each_word(begin, end, [](std::uint64_t& word, std::uint64_t mask) { word |= mask; });
@@ -68,7 +66,6 @@ class Bits {
   }
 
   std::uint64_t* words_;
-  std::size_t size_;
 };
 
 }  // namespace nvio

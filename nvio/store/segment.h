@@ -204,8 +204,8 @@ class Segment {
   std::uint32_t file_of(std::uint32_t group) const { return std::uint32_t{owners_[group]} - 1; }
   Slot& slot(std::uint32_t index) { return slots_[index]; }
   char* block(std::uint32_t slot) { return blocks_ + slot * kBlockSize; }
-  Bits valid(std::uint32_t slot) { return {bitmap(slot), kBlockSize}; }
-  Bits dirty(std::uint32_t slot) { return {bitmap(slot) + kBitmapWords, kBlockSize}; }
+  Bits valid(std::uint32_t slot) { return Bits(bitmap(slot)); }
+  Bits dirty(std::uint32_t slot) { return Bits(bitmap(slot) + kBitmapWords); }
   Bucket& bucket_of(std::uint32_t file, std::uint64_t group_index);
   // Makes the next unused file entry ready; false when the store has no room for it. The lock of
   // the table of files must be held.

@@ -12,7 +12,7 @@ namespace {
 TEST(Bits, AreThoseOfASlowReference) {
   constexpr std::size_t kSize = 512;
   std::vector<std::uint64_t> words(kSize / 64);
-  Bits bits(words.data(), kSize);
+  Bits bits(words.data());
   std::vector<bool> reference(kSize);
   std::mt19937_64 random(3);
   for (int i = 0; i < 20000; ++i) {

@@ -91,6 +91,7 @@ TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
       if (what < 10) {  // as data sieving does: read, change a part, write back
         std::string window(random_length(random), '\0');
         ASSERT_GE(file->read_window(offset, window.data(), window.size()), 0);
+        ASSERT_EQ(file->size(), model.bytes.size()) << "seed " << seed << " step " << step;
         window[random() % window.size()] = static_cast<char>(random());
         model.write(offset, window);
         ASSERT_EQ(file->write_window(offset, window.data(), window.size()),
@@ -398,6 +399,78 @@ TEST_F(CachedFileTest, ServesNoOldBytesThatAreFetchedWhileTheFileIsCut) {
   EXPECT_EQ(file->read(200000, &byte, 1), 1);
   EXPECT_EQ(byte, '\0');
   others->release(reader);
+  session->release(file);
+  ::close(fd);
+}
+
+// Another rank cuts the file between a piece's first look at its size and the fetch.
+TEST_F(CachedFileTest, APieceBehindTheEndOfAFileThatIsCutMeanwhileIsNotDone) {
+  settings_.file.admit = Admit::automatic;
+  std::ofstream(path_, std::ios::binary) << std::string(1 << 20, 'o');
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  seem_slow(*file);
+  char byte = 0;
+  EXPECT_EQ(file->read(0, &byte, 1), 1);
+  ASSERT_EQ(file->entry().mode, kActive);
+  file->entry().fetch_seconds = 1e-6F;  // so that it pays
+  file->entry().size = 100;
+  const FileRun run{640 << 10, 1};
+  EXPECT_FALSE(file->read_runs({&run, 1}, &byte));
+  session->release(file);
+  ::close(fd);
+}
+
+// Another rank's thread has the file left while a first block is fetched. What came later would
+// keep bytes of a write that had begun before: nobody would write them back.
+TEST_F(CachedFileTest, FetchesNothingOnceSomebodyStepsAside) {
+  std::ofstream(path_, std::ios::binary) << std::string(4 * kBlockSize, 'o');
+  const int fd = open_file();
+  auto session = join();
+  static CachedFile* file = nullptr;
+  static std::thread leaver;
+  file = session->acquire(fd, path_, settings_.file);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.preadv = [](int from, const iovec* vectors, int count, off_t offset) {
+    if (!leaver.joinable()) {
+      leaver = std::thread([] { EXPECT_EQ(file->step_aside(), 0); });
+      while (file->entry().mode.load() == kActive) std::this_thread::yield();
+    }
+    return ::preadv(from, vectors, count, offset);
+  };
+  set_real(&wrapped);
+  const FileRun runs[] = {{0, 1}, {2 * kBlockSize, 1}};
+  char bytes[2];
+  EXPECT_TRUE(file->read_runs(runs, bytes));
+  leaver.join();
+  set_real(&plain);
+  EXPECT_EQ(session->counters().fetches, 1U);
+  EXPECT_EQ(file->entry().blocks, 0U);
+  session->release(file);
+  ::close(fd);
+}
+
+TEST_F(CachedFileTest, WhatIsAskedForBehindTheEndMakesNoFileLonger) {
+  const int fd = open_file();
+  auto session = join();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  EXPECT_EQ(file->write(0, "abc", 3), 3);
+  char window[10];
+  EXPECT_EQ(file->read_window(5000, window, sizeof window), 0);
+  EXPECT_EQ(file->size(), 3U);
+  const RealPosix& plain = real();
+  RealPosix wrapped = plain;
+  wrapped.pwrite = [](int, const void*, std::size_t, off_t) -> ssize_t {
+    errno = ENOSPC;
+    return -1;
+  };
+  set_real(&wrapped);
+  file->entry().admit = static_cast<std::uint8_t>(Admit::automatic);  // it goes past the cache
+  EXPECT_EQ(file->write(2 << 20, "refused", 7), -1);
+  set_real(&plain);
+  EXPECT_EQ(file->size(), 3U);
   session->release(file);
   ::close(fd);
 }

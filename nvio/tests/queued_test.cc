@@ -1,9 +1,12 @@
 // Queued writes, of a process and of a manager: what is seen of them when, what comes behind them,
 // and what becomes of them where a process or a manager is killed.
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <optional>
 #include <random>
@@ -99,6 +102,29 @@ TEST_P(QueuedTest, QueuedWritesAreSeenByTheirProcessAtOnceAndByOthersAfterItsSyn
   join_all();
   queue_writes(&JobFile::write_later);
   queue_writes(&JobFile::hand_over);
+}
+
+// Where a process may have no more threads nothing is queued. Root may have any number.
+TEST_P(QueuedTest, WhoCanHaveNoThreadWritesAtOnce) {
+  settings_.nodes = 1;
+  const pid_t child = fork();
+  if (child == 0) {
+    join_all();
+    const std::vector<JobFile*> files = open_everywhere();
+    const rlimit none{0, 0};
+    if (setrlimit(RLIMIT_NPROC, &none) != 0 || (geteuid() == 0 && setuid(65534) != 0)) _exit(2);
+    if (files[0]->write_later(0, "now", 3) != 3) _exit(3);
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    if (sigismember(&blocked, SIGUSR1) != 0) _exit(4);
+    _exit(files[0]->cached().write_back() == 0 ? 0 : 5);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(file_content(), "now");
+  remove_stores();
 }
 
 TEST_P(QueuedTest, WritesThatManagersQueueAreSeenSoWithAdmissionLeftToNvio) {

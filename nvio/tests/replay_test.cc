@@ -153,7 +153,7 @@ TEST_F(ReplayTest, CollectiveCallsKeepTheirExchange) {
 
 TEST_F(ReplayTest, WhatTheCacheServesOfAViewTheMpiDoesNotDo) {
   // A rank writes 8 pieces of 512 bytes by one call, which took the MPI a window read and written.
-  job_.views = {*View::of({{{0, 512}}, 2048, 512}, 0)};
+  job_.views = {*View::of({{{0, 512}}, 2048}, 0)};
   std::vector<TraceCall> calls;
   calls.push_back({TraceKind::open, 0, 0, 1, 0, kTraceReads | kTraceWrites, 0, kMilli});
   calls.push_back({TraceKind::write_view, 0, 0, 0, 0, 8 * 512UL, 2 * kMilli, 10 * kMilli});
@@ -177,7 +177,7 @@ TEST_F(ReplayTest, WhatTheCacheServesOfAViewTheMpiDoesNotDo) {
 
 TEST_F(ReplayTest, RanksThatAreServedByTheCacheStillMeet) {
   settings_.file.admit = Admit::always;
-  job_.views = {*View::of({{{0, 512}}, 2048, 512}, 0), *View::of({{{0, 512}}, 2048, 512}, 1024)};
+  job_.views = {*View::of({{{0, 512}}, 2048}, 0), *View::of({{{0, 512}}, 2048}, 1024)};
   // The call of 10 ms in which the first rank spent 4 ms in a write for both.
   for (const std::uint32_t rank : {0U, 1U}) {
     std::vector<TraceCall> calls;

@@ -47,7 +47,7 @@ class TraceTest : public ::testing::Test {
     writer.add_file(file, "/scratch/data", "ext4 /dev/sdb1");
     writer.add({TraceKind::open, 0, 0, 2, 0, kTraceReads | kTraceWrites, 0, 500});
     writer.add({TraceKind::write, 0, 0, 0, 8192, 4096, 700, 90});
-    writer.add_view(*View::of({{{0, 512}}, 2048, 512}, 8192), 0, true);
+    writer.add_view(*View::of({{{0, 512}}, 2048}, 8192), 0, true);
     writer.add({TraceKind::write_view, 0, 0, 0, 0, 1024, 690, 110});
     writer.add({TraceKind::close, 0, 0, 2, 0, kTraceReads | kTraceWrites, 900, 50});
     writer.add({TraceKind::end, 0, 0, 0, 0, 0, 1000, 0});
@@ -102,8 +102,8 @@ TEST_F(TraceTest, RandomCallsComeBackInTheOrderOfTheirStarts) {
 }
 
 TEST_F(TraceTest, ViewsComeBackWithTheirTiles) {
-  const View pairs = *View::of({{{0, 4}, {16, 8}}, 32, 12}, 100);
-  const View bytes = *View::of({{{0, 1}}, 1, 1}, 0);
+  const View pairs = *View::of({{{0, 4}, {16, 8}}, 32}, 100);
+  const View bytes = *View::of({{{0, 1}}, 1}, 0);
   {
     TraceWriter writer(path_, 0, kProcess, "host");
     writer.add_file(TraceFile{}, "/f", "");
@@ -128,7 +128,7 @@ TEST_F(TraceTest, ViewsComeBackWithTheirTiles) {
 }
 
 TEST_F(TraceTest, CallsOnViewsThatCannotBeAreRefused) {
-  const View view = *View::of({{{0, 4}}, 32, 4}, 0);
+  const View view = *View::of({{{0, 4}}, 32}, 0);
   const auto of = [&](const TraceCall& call, std::uint32_t same, bool has_runs) {
     fs::remove(path_);
     {
