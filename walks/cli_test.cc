@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -28,6 +29,10 @@ class Cli : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::string in(const std::string& name) const { return folder_ + "/" + name; }
+
+  [[nodiscard]] std::ptrdiff_t files() const {
+    return std::distance(std::filesystem::directory_iterator(folder_), {});
+  }
 
   static Outcome walks(const std::string& arguments, const std::string& before = "") {
     const std::string command =
@@ -88,6 +93,25 @@ TEST_F(Cli, AnswersThePapersQuestionsFromText) {
   const Outcome paths =
       walks("paths " + kData + "/paper.txt --from 3 --to 1 -o " + in("lengths.wm"));
   EXPECT_NE(paths.text.find("shortest walk from 3 to 1: 2\n"), std::string::npos) << paths.text;
+}
+
+// Two runs that ask about one text have a matrix of it each.
+TEST_F(Cli, AQuestionAboutATextTouchesNoOtherFileBesideIt) {
+  const std::string text = in("g.txt");
+  std::filesystem::copy_file(kData + "/paper.txt", text);
+  std::filesystem::copy_file(kData + "/paper.mtx", text + ".import");
+  EXPECT_EQ(walks("between " + text + " -p 2 --from 4 --to 3").text,
+            "2 walks of length 2 from 4 to 3\n");
+  EXPECT_TRUE(std::filesystem::exists(text + ".import"));
+  EXPECT_EQ(files(), 2);
+  // Where nothing can be written, as in a folder of somebody else's.
+  const std::string beside_none = in(std::string(250, 'g'));
+  std::filesystem::copy_file(text, beside_none);
+  const Outcome refused = walks("triangles " + beside_none);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.text.find("File name too long; make one elsewhere with walks convert"),
+            std::string::npos)
+      << refused.text;
 }
 
 TEST_F(Cli, PowerWritesVerifiesAndRecords) {
@@ -234,9 +258,7 @@ TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {
       walks("power " + in("g.wm") + " -p 4000000 --saturate --quiet -o " + in("x.wm"),
             "timeout -s TERM 2");
   EXPECT_NE(ended.code, 0);
-  int files = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(in(""))) ++files;
-  EXPECT_EQ(files, 1);
+  EXPECT_EQ(files(), 1);
 }
 
 }  // namespace

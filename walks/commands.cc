@@ -1,5 +1,9 @@
 #include "commands.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -22,9 +26,7 @@ class Graph {
       file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, options.graph));
       return;
     }
-    // Beside what is written, which all ranks can reach; else beside the text.
-    const std::string beside = options.output.empty() ? options.graph : options.output;
-    imported_ = std::make_unique<DoomedFile>(beside + ".import", team.leads());
+    imported_ = std::make_unique<DoomedFile>(name_beside(team, options), team.leads());
     ImportRequest request = options.import;
     request.tile = options.tile.value_or(0);
     ImportSummary summary;
@@ -38,6 +40,27 @@ class Graph {
   [[nodiscard]] Json describe() const { return describe_matrix(path_, file_->header()); }
 
  private:
+  // Beside what is written, which all ranks can reach; else beside the text, by a name of this
+  // run's own: others may ask about that text meanwhile. Collective.
+  static std::string name_beside(Team& team, const Options& options) {
+    if (!options.output.empty()) return options.output + ".import";
+    std::string name = options.graph + ".import.XXXXXX";
+    team.guard(Phase::open, [&] {
+      if (!team.leads()) return;
+      const int fd = mkstemp(name.data());
+      if (fd < 0) {
+        throw std::runtime_error("cannot write beside " + options.graph +
+                                 ", which becomes a matrix there for the time of the run: " +
+                                 std::system_category().message(errno) +
+                                 "; make one elsewhere with walks convert, and ask that");
+      }
+      close(fd);
+    });
+    team.agree();
+    MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, team.comm());
+    return name;
+  }
+
   std::string path_;
   std::unique_ptr<DoomedFile> imported_;  // outlives file_
   std::unique_ptr<MatrixFile> file_;
