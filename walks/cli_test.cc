@@ -114,6 +114,20 @@ TEST_F(Cli, AQuestionAboutATextTouchesNoOtherFileBesideIt) {
       << refused.text;
 }
 
+TEST_F(Cli, WeightsOfATextHaveTheCellsThatAreAskedFor) {
+  std::ofstream(in("w.txt")) << "1 2 300\n2 3 300\n3 1 300\n";
+  const Outcome power = walks("power " + in("w.txt") + " -p 2 --cell 4 --verify -o " + in("w2.wm"));
+  EXPECT_EQ(power.code, 0) << power.text;
+  const Outcome market =
+      walks("convert " + in("w.txt") + " --cell 2 --to-market -o " + in("w.mtx"));
+  EXPECT_EQ(market.code, 0) << market.text;
+  const Outcome refused = walks("triangles " + in("w.txt"));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.text, "walks: " + in("w.txt") +
+                              ", line 1: edge 1 -> 2 has a weight that does not fit a cell of 1 "
+                              "byte(s); walks convert --cell 2 makes a matrix of wider cells\n");
+}
+
 TEST_F(Cli, PowerWritesVerifiesAndRecords) {
   const Outcome made = walks("generate " + in("g.wm") + " --vertices 60 --probability 0.1");
   EXPECT_EQ(made.code, 0) << made.text;

@@ -29,6 +29,10 @@ class Graph {
     imported_ = std::make_unique<DoomedFile>(name_beside(team, options), team.leads());
     ImportRequest request = options.import;
     request.tile = options.tile.value_or(0);
+    // Of others' cells what is written there is the width, if anything is.
+    if (options.command == Command::power || options.command == Command::convert) {
+      request.cell = options.cell.value_or(1);
+    }
     ImportSummary summary;
     MatrixFile matrix = import_text(team, options.graph, imported_->path(), false, request,
                                     options.access, summary);

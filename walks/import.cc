@@ -52,7 +52,11 @@ void add_edge(const Edge& edge, const ImportRequest& request, std::uint64_t numb
   const std::uint64_t most = largest(request.cell);
   if (edge.weight > most - before) {
     throw TextError(edge.line, name() + " has a weight that does not fit a cell of " +
-                                   std::to_string(request.cell) + " byte(s); choose wider --cell");
+                                   std::to_string(request.cell) + " byte(s)" +
+                                   (request.cell < 8 ? "; walks convert --cell " +
+                                                           std::to_string(request.cell * 2) +
+                                                           " makes a matrix of wider cells"
+                                                     : ""));
   }
   set_cell(cells, request.cell, index, before + edge.weight);
 }
