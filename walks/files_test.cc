@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -193,6 +194,21 @@ TEST(Questions, AgreeWithTheReferenceOnTheKarateClub) {
   const Verdict verdict = verify(*team, graph, result, 0, {});
   EXPECT_EQ(verdict.rows, 34U);
   EXPECT_EQ(verdict.wrong, 0U);
+}
+
+// The graph's cells are moved by the same pieces as the lengths are.
+TEST(Questions, MoveNoMoreAtOnceThanAnMpiCountCanName) {
+  for (const std::uint32_t graph_cell : {1U, 8U}) {
+    for (const std::uint32_t cell : {1U, 8U}) {
+      Header header;
+      header.n = 100000;
+      header.cell = graph_cell;
+      const Plan plan =
+          plan_of_lengths(team->grid(), header, cell, {.memory = std::int64_t{1} << 50});
+      const Region region = plan.out(0, 0, 0, 0);
+      EXPECT_LE(region.cells() * std::max(graph_cell, cell), std::numeric_limits<int>::max());
+    }
+  }
 }
 
 TEST(Questions, GiveThePapersExampleValues) {

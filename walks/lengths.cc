@@ -67,6 +67,13 @@ class Lengths {
 
 }  // namespace
 
+Plan plan_of_lengths(Grid grid, const Header& graph, std::uint32_t cell, const Access& access) {
+  // A block's lengths are there beside its cells: the graph's at first, then of 1 byte.
+  return Plan::fit(grid, static_cast<std::int64_t>(graph.n),
+                   {graph.cell, graph.cell, graph.cell + cell}, access.pattern == Pattern::shift,
+                   access.memory);
+}
+
 LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t longest,
                                 std::uint32_t cell, std::uint64_t tile, const Access& access,
                                 const std::string& output) {
@@ -87,8 +94,7 @@ LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t lon
   Lengths lengths(team, lengths_file, access.pattern);
   LengthsSummary summary;
 
-  const Plan plan = Plan::fit(team.grid(), graph.n(), {graph.header().cell, graph.header().cell, 1},
-                              access.pattern == Pattern::shift, access.memory);
+  const Plan plan = plan_of_lengths(team.grid(), graph.header(), cell, access);
   std::vector<std::byte> cells;
   for (std::int64_t d = 0; d < plan.down; ++d) {
     for (std::int64_t a = 0; a < plan.across; ++a) {
