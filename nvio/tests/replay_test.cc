@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "../predict/advice.h"
+#include "../record/trace_writer.h"
 
 namespace nvio {
 namespace {
@@ -304,6 +305,28 @@ TEST(JobTraceTest, FoldersThatAreNoneAreRefused) {
   EXPECT_NE(read_job(folder).problem.find("no MPI-IO call"), std::string::npos);
   std::ofstream(folder + "/job.json") << "{";
   EXPECT_NE(read_job(folder).problem.find("damaged"), std::string::npos);
+  fs::remove_all(folder);
+}
+
+// As a script does that has one program write what another reads.
+TEST(JobTraceTest, LaunchesOneAfterAnotherAreNoOneJob) {
+  char name[] = "/tmp/nvio-job-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  std::ofstream(folder + "/job.json") << job_json({"./script"}, 1.5, 0);
+  const auto add = [&](std::uint32_t process, std::uint64_t start) {
+    TraceWriter writer(folder + "/" + std::to_string(process) + ".trace", start, process, "node7");
+    writer.add_file({.device = 1, .inode = 99}, "/scratch/data", "ext4 /dev/sdb1");
+    writer.add({TraceKind::open, 0, 0, 1, 0, kTraceReads, 0, 500});
+    writer.add({TraceKind::close, 0, 0, 1, 0, kTraceReads, 900, 50});
+    writer.add({TraceKind::end, 0, 0, 0, 0, 0, 1000, 0});
+  };
+  add(1, 0);
+  add(2, 999);
+  EXPECT_EQ(read_job(folder).problem, "");
+  add(3, 1001);
+  const JobTrace job = read_job(folder);
+  EXPECT_NE(job.problem.find("record each by itself"), std::string::npos) << job.problem;
+  EXPECT_EQ(job.ranks.size(), 3U);  // to be drawn
   fs::remove_all(folder);
 }
 
