@@ -147,6 +147,12 @@ TEST_F(Cli, PowerWritesVerifiesAndRecords) {
             in("g3.wm") + ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
 }
 
+TEST_F(Cli, RecordsAGraphWhoseNameIsNoUtf8) {
+  const Outcome made = walks("generate --json --quiet --vertices 20 " + in("g\xff.wm"));
+  EXPECT_EQ(made.code, 0);
+  EXPECT_EQ(nlohmann::json::parse(made.text)["output"]["vertices"], 20) << made.text;
+}
+
 TEST_F(Cli, VerifyRowsAsksForVerification) {
   walks("generate " + in("g.wm") + " --vertices 20 --probability 0.2");
   const Outcome power = walks("power " + in("g.wm") + " -p 2 --verify-rows 5 -o " + in("g2.wm"));

@@ -60,7 +60,7 @@ int work(const Options& options) {
         record["seconds"] =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         record["rank_totals"] = ranks;
-        std::printf("%s\n", record.dump().c_str());
+        std::printf("%s\n", record.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
       } else {
         std::fputs(answer.text.c_str(), stdout);
       }

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "../predict/advice.h"
 #include "../record/trace_writer.h"
@@ -266,6 +267,30 @@ TEST(CalibrationTest, SurvivesItsJsonAndRefusesOthers) {
     EXPECT_FALSE(parse_calibration(text, read, problem));
     EXPECT_NE(problem, "");
   }
+}
+
+// Of a folder that is not named in UTF-8, too; and where one cannot be written, what was there
+// stays.
+TEST(CalibrationTest, TakesThePlaceOfAnotherWholeOrNotAtAll) {
+  char name[] = "/tmp/nvio-calibration-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  const std::string path = folder + "/calibration.json";
+  Calibration calibration = a_calibration();
+  calibration.folder = "/scratch/\xff";
+  ASSERT_TRUE(write_calibration(calibration, path));
+  const auto content = [&] {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = content();
+  Calibration read;
+  std::string problem;
+  EXPECT_TRUE(parse_calibration(before, read, problem)) << problem;
+  fs::create_directory(path + ".partial");
+  calibration.store = "/elsewhere";
+  EXPECT_FALSE(write_calibration(calibration, path));
+  EXPECT_EQ(content(), before);
+  fs::remove_all(folder);
 }
 
 TEST(CalibrationTest, OfTheVersionBeforeAPieceIsAsDearAsACall) {
