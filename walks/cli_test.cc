@@ -82,7 +82,14 @@ TEST_F(Cli, RefusesTheLauncherOfAnotherMpi) {
   EXPECT_EQ(foreign.code, 2);
   EXPECT_NE(foreign.text.find("another MPI than this program"), std::string::npos) << foreign.text;
   EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
-  EXPECT_EQ(walks(make, "env " + variable + "=1").code, 0);
+  const std::string srun = "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 ";
+  EXPECT_EQ(walks(make, "env " + srun).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
+  // One rank of a launcher that Slurm started on the nodes; a shell of `srun --pty`.
+  for (const std::string alone :
+       {variable + "=1", srun + variable + "=1", srun + "SLURM_PTY_PORT=9"}) {
+    EXPECT_EQ(walks(make, "env " + alone).code, 0) << alone;
+  }
 }
 
 TEST_F(Cli, AnswersThePapersQuestionsFromText) {
