@@ -72,6 +72,7 @@ void gemm(std::int64_t rows, std::int64_t cols, std::int64_t k, const std::uint8
   const dnnl_status_t status = dnnl_gemm_u8s8s32('N', 'N', 'F', rows, cols, k, 1.0F, a, lda, 0,
                                                  reinterpret_cast<const std::int8_t*>(b), cols, 0,
                                                  beta, c, cols, &no_offset);
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
   if (status != dnnl_success) {
     throw std::runtime_error("oneDNN refused a product of " + std::to_string(rows) + " x " +
                              std::to_string(k) + " x " + std::to_string(cols) + " (status " +
