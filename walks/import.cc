@@ -224,7 +224,7 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
     const std::int64_t n = matrix.n();
     const std::uint32_t cell = matrix.header().cell;
     const auto close = [](std::FILE* file) { std::fclose(file); };
-    const std::unique_ptr<std::FILE, decltype(close)> text(std::fopen(path.c_str(), "w"), close);
+    std::unique_ptr<std::FILE, decltype(close)> text(std::fopen(path.c_str(), "w"), close);
     if (text == nullptr) {
       throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
     }
@@ -258,7 +258,9 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
         }
       }
     }
-    if (std::fflush(text.get()) != 0 || std::ferror(text.get()) != 0) {
+    // Some file systems tell at the close alone that there is no room.
+    const bool has_failed = std::ferror(text.get()) != 0;
+    if (std::fclose(text.release()) != 0 || has_failed) {
       throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
     }
   });
