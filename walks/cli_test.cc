@@ -279,6 +279,16 @@ TEST_F(Cli, WhatIsMadeOfCutCellsIsAtLeastThat) {
   EXPECT_NE(cut.text.find("is saturated"), std::string::npos) << cut.text;
 }
 
+// More than it takes to begin, and less than the graph and its product do.
+TEST_F(Cli, MemoryThatTheSystemRefusesIsOneSentence) {
+  walks("generate " + in("g.wm") + " --vertices 8000 --probability 0");
+  const Outcome lacking = walks("power " + in("g.wm") + " --memory 4G --quiet -o " + in("x.wm"),
+                                "prlimit --data=134217728");
+  EXPECT_EQ(lacking.code, 1);
+  EXPECT_EQ(lacking.text, "walks: out of memory; lower --memory or use more ranks\n");
+  EXPECT_EQ(files(), 1);
+}
+
 TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {
   walks("generate " + in("g.wm") + " --vertices 600");
   const Outcome ended =
