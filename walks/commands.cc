@@ -34,8 +34,8 @@ class Graph {
       request.cell = options.cell.value_or(1);
     }
     ImportSummary summary;
-    MatrixFile matrix = import_text(team, options.graph, imported_->path(), false, request,
-                                    options.access, summary);
+    MatrixFile matrix =
+        import_text(team, options.graph, imported_->path(), request, options.access, summary);
     matrix.finish();
     file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, imported_->path()));
   }
@@ -101,7 +101,10 @@ std::string count(std::uint64_t number, const std::string& one, const std::strin
   return std::to_string(number) + " " + (number == 1 ? one : many);
 }
 
-void add_verdict(Answer& answer, const Verdict& verdict, const Header& header) {
+void verify_result(Team& team, Graph& graph, MatrixFile& result, const Options& options,
+                   Answer& answer) {
+  const Verdict verdict = verify(team, graph.file(), result, options.verify_rows, options.access);
+  const Header& header = result.header();
   answer.wrong = verdict.wrong > 0;
   answer.record["verified"] = {{"rows", verdict.rows}, {"wrong_cells", verdict.wrong}};
   if (verdict.wrong == 0) {
@@ -115,10 +118,17 @@ void add_verdict(Answer& answer, const Verdict& verdict, const Header& header) {
                  "\n";
 }
 
-void verify_output(Team& team, Graph& graph, const Options& options, Answer& answer) {
-  MatrixFile result = MatrixFile::open(team, options.output);
-  const Verdict verdict = verify(team, graph.file(), result, options.verify_rows, options.access);
-  add_verdict(answer, verdict, result.header());
+Answer keep_graph(Team& team, MatrixFile& matrix, const ImportSummary& summary, DoomedFile& partial,
+                  const std::string& output) {
+  matrix.finish();
+  team.guard(Phase::close, [&] { partial.keep_as(output); });
+  team.agree();
+  Answer answer;
+  answer.record["output"] = describe_matrix(output, matrix.header());
+  answer.record["edges"] = summary.edges;
+  answer.text = output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
+                count(summary.edges, "edge", "edges") + "\n";
+  return answer;
 }
 
 Answer run_generate(Team& team, const Options& options) {
@@ -131,15 +141,7 @@ Answer run_generate(Team& team, const Options& options) {
   DoomedFile partial(options.output + ".partial", team.leads());
   ImportSummary summary;
   MatrixFile matrix = generate(team, graph, partial.path(), header, options.access, summary);
-  matrix.finish();
-  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
-  team.agree();
-  Answer answer;
-  answer.record["output"] = describe_matrix(options.output, header);
-  answer.record["edges"] = summary.edges;
-  answer.text = options.output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
-                count(summary.edges, "edge", "edges") + "\n";
-  return answer;
+  return keep_graph(team, matrix, summary, partial, options.output);
 }
 
 Answer convert_text(Team& team, const Options& options) {
@@ -149,16 +151,8 @@ Answer convert_text(Team& team, const Options& options) {
   DoomedFile partial(options.output + ".partial", team.leads());
   ImportSummary summary;
   MatrixFile matrix =
-      import_text(team, options.graph, partial.path(), false, request, options.access, summary);
-  matrix.finish();
-  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
-  team.agree();
-  Answer answer;
-  answer.record["output"] = describe_matrix(options.output, matrix.header());
-  answer.record["edges"] = summary.edges;
-  answer.text = options.output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
-                count(summary.edges, "edge", "edges") + "\n";
-  return answer;
+      import_text(team, options.graph, partial.path(), request, options.access, summary);
+  return keep_graph(team, matrix, summary, partial, options.output);
 }
 
 Answer run_convert(Team& team, const Options& options) {
@@ -247,15 +241,14 @@ Answer run_power(Team& team, const Options& options) {
   }
   answer.text = (options.discard ? "discarded" : "wrote " + options.output) + ": power " +
                 std::to_string(input.power * options.exponent) + " of " + options.graph + "\n";
-  if (!options.discard) {
-    const MatrixFile result = MatrixFile::open(team, options.output);
-    answer.record["output"] = describe_matrix(options.output, result.header());
-    if (result.header().saturated) {
-      answer.text += "some cells are saturated: they stand for " +
-                     std::to_string(largest(request.cell)) + " or more\n";
-    }
+  if (options.discard) return answer;
+  MatrixFile result = MatrixFile::open(team, options.output);
+  answer.record["output"] = describe_matrix(options.output, result.header());
+  if (result.header().saturated) {
+    answer.text += "some cells are saturated: they stand for " +
+                   std::to_string(largest(request.cell)) + " or more\n";
   }
-  if (options.verify) verify_output(team, graph, options, answer);
+  if (options.verify) verify_result(team, graph, result, options, answer);
   return answer;
 }
 
@@ -297,10 +290,7 @@ Answer run_paths(Team& team, const Options& options) {
                        ? "no walk from " + ends + "\n"
                        : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
   }
-  if (options.verify) {
-    add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),
-                result.header());
-  }
+  if (options.verify) verify_result(team, graph, result, options, answer);
   return answer;
 }
 
@@ -363,8 +353,7 @@ Answer run_verify(Team& team, const Options& options) {
   Answer answer;
   answer.record["input"] = graph.describe();
   answer.record["result"] = describe_matrix(options.result, result.header());
-  add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),
-              result.header());
+  verify_result(team, graph, result, options, answer);
   return answer;
 }
 

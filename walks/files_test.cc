@@ -203,7 +203,7 @@ TEST(Questions, AgreeWithTheReferenceOnTheKarateClub) {
   request.text.undirected = true;
   ImportSummary summary;
   const std::string path = folder + "/karate.wm";
-  import_text(*team, std::string(WALKS_TESTDATA) + "/karate.txt", path, false, request, {}, summary)
+  import_text(*team, std::string(WALKS_TESTDATA) + "/karate.txt", path, request, {}, summary)
       .finish();
   EXPECT_EQ(summary.vertices, 34U);
   EXPECT_EQ(summary.edges, 2U * 78U);
@@ -239,8 +239,7 @@ TEST(Questions, MoveNoMoreAtOnceThanAnMpiCountCanName) {
 TEST(Questions, GiveThePapersExampleValues) {
   ImportSummary summary;
   const std::string path = folder + "/paper.wm";
-  import_text(*team, std::string(WALKS_TESTDATA) + "/paper.mtx", path, false, {}, {}, summary)
-      .finish();
+  import_text(*team, std::string(WALKS_TESTDATA) + "/paper.mtx", path, {}, {}, summary).finish();
   MatrixFile graph = MatrixFile::open(*team, path);
   EXPECT_EQ(walks_between(*team, graph, 2, 3, 2, {}), 2U);
   EXPECT_EQ(walks_between(*team, graph, 3, 3, 3, {}), 2U);
@@ -358,7 +357,7 @@ TEST(Text, ErrorsNameTheFileAndLineOnEveryRank) {
   MPI_Barrier(MPI_COMM_WORLD);
   ImportSummary summary;
   try {
-    import_text(*team, path, folder + "/bad.wm", false, {}, {}, summary);
+    import_text(*team, path, folder + "/bad.wm", {}, {}, summary);
     ADD_FAILURE() << "no error";
   } catch (const AgreedError& error) {
     EXPECT_EQ(std::string(error.what()),

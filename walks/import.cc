@@ -136,8 +136,7 @@ void require_room(const std::string& path, std::uint64_t n, std::uint32_t cell) 
 }
 
 MatrixFile import_text(Team& team, const std::string& text_path, const std::string& path,
-                       bool scratch, const ImportRequest& request, const Access& access,
-                       ImportSummary& summary) {
+                       const ImportRequest& request, const Access& access, ImportSummary& summary) {
   team.begin("reading " + text_path);
   // Every rank meets the same bad line; TextError's line must survive the agreement.
   const auto read = [&](const auto& action) {
@@ -166,7 +165,7 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
   header.n = static_cast<std::uint64_t>(n);
   header.cell = request.cell;
   header.tile = request.tile;
-  MatrixFile matrix = MatrixFile::create(team, path, header, scratch);
+  MatrixFile matrix = MatrixFile::create(team, path, header, false);
   const Strips strips(n, team.size(), n * header.cell, access.memory);
   std::vector<std::byte> cells;
   for (std::int64_t round = 0; round < strips.rounds(); ++round) {

@@ -151,16 +151,15 @@ void Accumulator::add(const Planes& a, const Planes& b) {
     throw std::logic_error("blocks of unlike shapes multiplied");
   }
   if (rows_ == 0 || cols_ == 0 || a.cols() == 0 || a.bound() == 0 || b.bound() == 0) return;
-  bound_ += static_cast<long double>(a.bound()) * static_cast<long double>(b.bound()) *
-            static_cast<long double>(a.cols());
+  const long double grows_by = static_cast<long double>(a.bound()) *
+                               static_cast<long double>(b.bound()) *
+                               static_cast<long double>(a.cols());
+  bound_ += grows_by;
   if (a.count() == 1 && b.count() == 1) {
     add_single(a, b);
     return;
   }
   constexpr long double kMost = std::numeric_limits<std::int32_t>::max();
-  const long double grows_by = static_cast<long double>(a.bound()) *
-                               static_cast<long double>(b.bound()) *
-                               static_cast<long double>(a.cols());
   if (static_cast<long double>(narrow_bound_) + grows_by <= kMost) {
     add_small(a, b, static_cast<std::uint64_t>(grows_by));
   } else {
