@@ -100,6 +100,16 @@ def test_a_damaged_log_is_refused_in_one_sentence(on_nfs: Path) -> None:
         refusal(nvio("predict", damaged.name, cwd=on_nfs))
 
 
+def test_what_an_import_says_is_no_complaint_about_the_log(
+    on_nfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "import sys; sys.stderr.write('/mirror/x.py:1: Warning: an error is on its way\\n')"
+    (on_nfs / "sitecustomize.py").write_text(said)
+    monkeypatch.setenv("PYTHONPATH", str(on_nfs))
+    done = nvio("predict", str(EXAMPLES / SIMPLE), cwd=on_nfs)
+    assert done.returncode == 0, done.stderr
+
+
 def test_without_pydarshan_the_remedy_is_told(on_nfs: Path) -> None:
     done = nvio("predict", str(EXAMPLES / SIMPLE), cwd=on_nfs, path=str(on_nfs))
     assert "pip install darshan" in refusal(done)

@@ -50,11 +50,17 @@ std::uint64_t walks_between(Team& team, MatrixFile& matrix, std::uint64_t expone
   const std::int64_t width = std::max<std::int64_t>(1, (col1 - col0) * cell);
   const std::int64_t rows =
       std::clamp<std::int64_t>(std::min(access.memory, std::int64_t{64} << 20) / width, 1, n);
-  std::vector<std::uint64_t> vector(static_cast<std::size_t>(n));
-  vector[static_cast<std::size_t>(from)] = 1;
+  std::vector<std::uint64_t> vector;
+  std::vector<std::uint64_t> sums;
+  team.guard(Phase::compute, [&] {
+    vector.resize(static_cast<std::size_t>(n));
+    vector[static_cast<std::size_t>(from)] = 1;
+    sums.resize(static_cast<std::size_t>(col1 - col0));
+  });
+  team.agree();
   team.begin("walks of length " + std::to_string(power_of(matrix, exponent)));
   for (std::uint64_t step = 0; step < exponent; ++step) {
-    std::vector<std::uint64_t> sums(static_cast<std::size_t>(col1 - col0));
+    std::fill(sums.begin(), sums.end(), 0);
     for (std::int64_t row = 0; row < n; row += rows) {
       const Region region{row, std::min(n, row + rows), col0, col1};
       const auto begin = vector.begin() + region.row0;

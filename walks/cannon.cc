@@ -6,10 +6,6 @@
 namespace walks {
 namespace {
 
-std::int64_t bytes_of(const Region& region, std::uint32_t cell) {
-  return region.empty() ? 0 : region.cells() * cell;
-}
-
 // One operand as this rank sees it: where the panel for a step comes from.
 //
 // By reading: from the file, at every step. By shifting: every rank of a line (a grid row for the
@@ -31,7 +27,8 @@ class Operand {
         length_(length),
         steps_(steps) {}
 
-  // Reads this rank's share of the `steps` panels; does nothing unless panels are shifted.
+  // Reads this rank's share of the `steps` panels, and makes room for what others will pass: from
+  // then on, none may be missed. Does nothing unless panels are shifted.
   template <typename RegionOf>
   void read_share(const RegionOf& region_of) {
     if (pattern_ != Pattern::shift) return;
@@ -39,6 +36,9 @@ class Operand {
     for (int own = 0; own < steps_ / length_; ++own) {
       read(region_of(place_ + own * length_), share_[static_cast<std::size_t>(own)]);
     }
+    team_.guard(Phase::shift, [&] {
+      for (int step = 0; step < steps_; ++step) current_.reserve(size_of(region_of(step)));
+    });
   }
 
   // The cells of the panel for step t, valid until the next call.
@@ -55,21 +55,23 @@ class Operand {
       const int taker = ((place_ - across_ - t) % length_ + length_) % length_;
       const int sent = (taker + across_ + t) % steps_;
       auto& out = share_[static_cast<std::size_t>(sent / length_)];
-      const auto size = static_cast<int>(bytes_of(region_of(wanted), file_.header().cell));
       const int giver = wanted % length_;
-      current_.resize(static_cast<std::size_t>(size));
+      current_.resize(size_of(region_of(wanted)));
       check(MPI_Sendrecv(out.data(), static_cast<int>(out.size()), MPI_BYTE, taker, 0,
-                         current_.data(), size, MPI_BYTE, giver, 0, line_, MPI_STATUS_IGNORE),
+                         current_.data(), static_cast<int>(current_.size()), MPI_BYTE, giver, 0,
+                         line_, MPI_STATUS_IGNORE),
             "cannot pass a block on");
     });
     return current_.data();
   }
 
  private:
+  [[nodiscard]] std::size_t size_of(const Region& region) const {
+    return static_cast<std::size_t>(region.cells() * file_.header().cell);
+  }
+
   void read(const Region& region, std::vector<std::byte>& cells) {
-    team_.guard(Phase::read, [&] {
-      cells.resize(static_cast<std::size_t>(bytes_of(region, file_.header().cell)));
-    });
+    team_.guard(Phase::read, [&] { cells.resize(size_of(region)); });
     file_.read(region, cells.data(), pattern_);
   }
 
@@ -113,6 +115,7 @@ void multiply(Team& team, const Plan& plan, Pattern pattern, MatrixFile& left, M
         };
         left_panels.read_share(left_region);
         right_panels.read_share(right_region);
+        if (pattern == Pattern::shift) team.agree();
         for (int t = 0; t < steps; ++t) {
           const std::byte* const left_cells = left_panels.panel(t, left_region);
           const std::byte* const right_cells = right_panels.panel(t, right_region);

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -28,6 +29,10 @@ class Cli : public testing::Test {
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
   [[nodiscard]] std::string in(const std::string& name) const { return folder_ + "/" + name; }
+
+  [[nodiscard]] std::ptrdiff_t files() const {
+    return std::distance(std::filesystem::directory_iterator(folder_), {});
+  }
 
   static Outcome walks(const std::string& arguments, const std::string& before = "") {
     const std::string command =
@@ -77,7 +82,14 @@ TEST_F(Cli, RefusesTheLauncherOfAnotherMpi) {
   EXPECT_EQ(foreign.code, 2);
   EXPECT_NE(foreign.text.find("another MPI than this program"), std::string::npos) << foreign.text;
   EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
-  EXPECT_EQ(walks(make, "env " + variable + "=1").code, 0);
+  const std::string srun = "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 ";
+  EXPECT_EQ(walks(make, "env " + srun).code, 2);
+  EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
+  // One rank of a launcher that Slurm started on the nodes; a shell of `srun --pty`.
+  for (const std::string alone :
+       {variable + "=1", srun + variable + "=1", srun + "SLURM_PTY_PORT=9"}) {
+    EXPECT_EQ(walks(make, "env " + alone).code, 0) << alone;
+  }
 }
 
 TEST_F(Cli, AnswersThePapersQuestionsFromText) {
@@ -88,6 +100,39 @@ TEST_F(Cli, AnswersThePapersQuestionsFromText) {
   const Outcome paths =
       walks("paths " + kData + "/paper.txt --from 3 --to 1 -o " + in("lengths.wm"));
   EXPECT_NE(paths.text.find("shortest walk from 3 to 1: 2\n"), std::string::npos) << paths.text;
+}
+
+// Two runs that ask about one text have a matrix of it each.
+TEST_F(Cli, AQuestionAboutATextTouchesNoOtherFileBesideIt) {
+  const std::string text = in("g.txt");
+  std::filesystem::copy_file(kData + "/paper.txt", text);
+  std::filesystem::copy_file(kData + "/paper.mtx", text + ".import");
+  EXPECT_EQ(walks("between " + text + " -p 2 --from 4 --to 3").text,
+            "2 walks of length 2 from 4 to 3\n");
+  EXPECT_TRUE(std::filesystem::exists(text + ".import"));
+  EXPECT_EQ(files(), 2);
+  // Where nothing can be written, as in a folder of somebody else's.
+  const std::string beside_none = in(std::string(250, 'g'));
+  std::filesystem::copy_file(text, beside_none);
+  const Outcome refused = walks("triangles " + beside_none);
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_NE(refused.text.find("File name too long; make one elsewhere with walks convert"),
+            std::string::npos)
+      << refused.text;
+}
+
+TEST_F(Cli, WeightsOfATextHaveTheCellsThatAreAskedFor) {
+  std::ofstream(in("w.txt")) << "1 2 300\n2 3 300\n3 1 300\n";
+  const Outcome power = walks("power " + in("w.txt") + " -p 2 --cell 4 --verify -o " + in("w2.wm"));
+  EXPECT_EQ(power.code, 0) << power.text;
+  const Outcome market =
+      walks("convert " + in("w.txt") + " --cell 2 --to-market -o " + in("w.mtx"));
+  EXPECT_EQ(market.code, 0) << market.text;
+  const Outcome refused = walks("triangles " + in("w.txt"));
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_EQ(refused.text, "walks: " + in("w.txt") +
+                              ", line 1: edge 1 -> 2 has a weight that does not fit a cell of 1 "
+                              "byte(s); walks convert --cell 2 makes a matrix of wider cells\n");
 }
 
 TEST_F(Cli, PowerWritesVerifiesAndRecords) {
@@ -107,6 +152,12 @@ TEST_F(Cli, PowerWritesVerifiesAndRecords) {
   }
   EXPECT_EQ(walks("info " + in("g3.wm")).text,
             in("g3.wm") + ": walks of length 3, 60 vertices from 1, cells of 2 bytes, row-major\n");
+}
+
+TEST_F(Cli, RecordsAGraphWhoseNameIsNoUtf8) {
+  const Outcome made = walks("generate --json --quiet --vertices 20 " + in("g\xff.wm"));
+  EXPECT_EQ(made.code, 0);
+  EXPECT_EQ(nlohmann::json::parse(made.text)["output"]["vertices"], 20) << made.text;
 }
 
 TEST_F(Cli, VerifyRowsAsksForVerification) {
@@ -228,15 +279,23 @@ TEST_F(Cli, WhatIsMadeOfCutCellsIsAtLeastThat) {
   EXPECT_NE(cut.text.find("is saturated"), std::string::npos) << cut.text;
 }
 
+// More than it takes to begin, and less than the graph and its product do.
+TEST_F(Cli, MemoryThatTheSystemRefusesIsOneSentence) {
+  walks("generate " + in("g.wm") + " --vertices 8000 --probability 0");
+  const Outcome lacking = walks("power " + in("g.wm") + " --memory 4G --quiet -o " + in("x.wm"),
+                                "prlimit --data=134217728");
+  EXPECT_EQ(lacking.code, 1);
+  EXPECT_EQ(lacking.text, "walks: out of memory; lower --memory or use more ranks\n");
+  EXPECT_EQ(files(), 1);
+}
+
 TEST_F(Cli, TermSignalLeavesNoFileButTheInput) {
   walks("generate " + in("g.wm") + " --vertices 600");
   const Outcome ended =
       walks("power " + in("g.wm") + " -p 4000000 --saturate --quiet -o " + in("x.wm"),
             "timeout -s TERM 2");
   EXPECT_NE(ended.code, 0);
-  int files = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(in(""))) ++files;
-  EXPECT_EQ(files, 1);
+  EXPECT_EQ(files(), 1);
 }
 
 }  // namespace

@@ -1,5 +1,9 @@
 #include "commands.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -22,14 +26,16 @@ class Graph {
       file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, options.graph));
       return;
     }
-    // Beside what is written, which all ranks can reach; else beside the text.
-    const std::string beside = options.output.empty() ? options.graph : options.output;
-    imported_ = std::make_unique<DoomedFile>(beside + ".import", team.leads());
+    imported_ = std::make_unique<DoomedFile>(name_beside(team, options), team.leads());
     ImportRequest request = options.import;
     request.tile = options.tile.value_or(0);
+    // Of others' cells what is written there is the width, if anything is.
+    if (options.command == Command::power || options.command == Command::convert) {
+      request.cell = options.cell.value_or(1);
+    }
     ImportSummary summary;
-    MatrixFile matrix = import_text(team, options.graph, imported_->path(), false, request,
-                                    options.access, summary);
+    MatrixFile matrix =
+        import_text(team, options.graph, imported_->path(), request, options.access, summary);
     matrix.finish();
     file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, imported_->path()));
   }
@@ -38,6 +44,27 @@ class Graph {
   [[nodiscard]] Json describe() const { return describe_matrix(path_, file_->header()); }
 
  private:
+  // Beside what is written, which all ranks can reach; else beside the text, by a name of this
+  // run's own: others may ask about that text meanwhile. Collective.
+  static std::string name_beside(Team& team, const Options& options) {
+    if (!options.output.empty()) return options.output + ".import";
+    std::string name = options.graph + ".import.XXXXXX";
+    team.guard(Phase::open, [&] {
+      if (!team.leads()) return;
+      const int fd = mkstemp(name.data());
+      if (fd < 0) {
+        throw std::runtime_error("cannot write beside " + options.graph +
+                                 ", which becomes a matrix there for the time of the run: " +
+                                 std::system_category().message(errno) +
+                                 "; make one elsewhere with walks convert, and ask that");
+      }
+      close(fd);
+    });
+    team.agree();
+    MPI_Bcast(name.data(), static_cast<int>(name.size()), MPI_CHAR, 0, team.comm());
+    return name;
+  }
+
   std::string path_;
   std::unique_ptr<DoomedFile> imported_;  // outlives file_
   std::unique_ptr<MatrixFile> file_;
@@ -74,7 +101,10 @@ std::string count(std::uint64_t number, const std::string& one, const std::strin
   return std::to_string(number) + " " + (number == 1 ? one : many);
 }
 
-void add_verdict(Answer& answer, const Verdict& verdict, const Header& header) {
+void verify_result(Team& team, Graph& graph, MatrixFile& result, const Options& options,
+                   Answer& answer) {
+  const Verdict verdict = verify(team, graph.file(), result, options.verify_rows, options.access);
+  const Header& header = result.header();
   answer.wrong = verdict.wrong > 0;
   answer.record["verified"] = {{"rows", verdict.rows}, {"wrong_cells", verdict.wrong}};
   if (verdict.wrong == 0) {
@@ -88,10 +118,17 @@ void add_verdict(Answer& answer, const Verdict& verdict, const Header& header) {
                  "\n";
 }
 
-void verify_output(Team& team, Graph& graph, const Options& options, Answer& answer) {
-  MatrixFile result = MatrixFile::open(team, options.output);
-  const Verdict verdict = verify(team, graph.file(), result, options.verify_rows, options.access);
-  add_verdict(answer, verdict, result.header());
+Answer keep_graph(Team& team, MatrixFile& matrix, const ImportSummary& summary, DoomedFile& partial,
+                  const std::string& output) {
+  matrix.finish();
+  team.guard(Phase::close, [&] { partial.keep_as(output); });
+  team.agree();
+  Answer answer;
+  answer.record["output"] = describe_matrix(output, matrix.header());
+  answer.record["edges"] = summary.edges;
+  answer.text = output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
+                count(summary.edges, "edge", "edges") + "\n";
+  return answer;
 }
 
 Answer run_generate(Team& team, const Options& options) {
@@ -104,15 +141,7 @@ Answer run_generate(Team& team, const Options& options) {
   DoomedFile partial(options.output + ".partial", team.leads());
   ImportSummary summary;
   MatrixFile matrix = generate(team, graph, partial.path(), header, options.access, summary);
-  matrix.finish();
-  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
-  team.agree();
-  Answer answer;
-  answer.record["output"] = describe_matrix(options.output, header);
-  answer.record["edges"] = summary.edges;
-  answer.text = options.output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
-                count(summary.edges, "edge", "edges") + "\n";
-  return answer;
+  return keep_graph(team, matrix, summary, partial, options.output);
 }
 
 Answer convert_text(Team& team, const Options& options) {
@@ -122,16 +151,8 @@ Answer convert_text(Team& team, const Options& options) {
   DoomedFile partial(options.output + ".partial", team.leads());
   ImportSummary summary;
   MatrixFile matrix =
-      import_text(team, options.graph, partial.path(), false, request, options.access, summary);
-  matrix.finish();
-  team.guard(Phase::close, [&] { partial.keep_as(options.output); });
-  team.agree();
-  Answer answer;
-  answer.record["output"] = describe_matrix(options.output, matrix.header());
-  answer.record["edges"] = summary.edges;
-  answer.text = options.output + ": " + count(summary.vertices, "vertex", "vertices") + ", " +
-                count(summary.edges, "edge", "edges") + "\n";
-  return answer;
+      import_text(team, options.graph, partial.path(), request, options.access, summary);
+  return keep_graph(team, matrix, summary, partial, options.output);
 }
 
 Answer run_convert(Team& team, const Options& options) {
@@ -220,15 +241,14 @@ Answer run_power(Team& team, const Options& options) {
   }
   answer.text = (options.discard ? "discarded" : "wrote " + options.output) + ": power " +
                 std::to_string(input.power * options.exponent) + " of " + options.graph + "\n";
-  if (!options.discard) {
-    const MatrixFile result = MatrixFile::open(team, options.output);
-    answer.record["output"] = describe_matrix(options.output, result.header());
-    if (result.header().saturated) {
-      answer.text += "some cells are saturated: they stand for " +
-                     std::to_string(largest(request.cell)) + " or more\n";
-    }
+  if (options.discard) return answer;
+  MatrixFile result = MatrixFile::open(team, options.output);
+  answer.record["output"] = describe_matrix(options.output, result.header());
+  if (result.header().saturated) {
+    answer.text += "some cells are saturated: they stand for " +
+                   std::to_string(largest(request.cell)) + " or more\n";
   }
-  if (options.verify) verify_output(team, graph, options, answer);
+  if (options.verify) verify_result(team, graph, result, options, answer);
   return answer;
 }
 
@@ -270,10 +290,7 @@ Answer run_paths(Team& team, const Options& options) {
                        ? "no walk from " + ends + "\n"
                        : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
   }
-  if (options.verify) {
-    add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),
-                result.header());
-  }
+  if (options.verify) verify_result(team, graph, result, options, answer);
   return answer;
 }
 
@@ -336,8 +353,7 @@ Answer run_verify(Team& team, const Options& options) {
   Answer answer;
   answer.record["input"] = graph.describe();
   answer.record["result"] = describe_matrix(options.result, result.header());
-  add_verdict(answer, verify(team, graph.file(), result, options.verify_rows, options.access),
-              result.header());
+  verify_result(team, graph, result, options, answer);
   return answer;
 }
 

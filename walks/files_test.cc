@@ -3,11 +3,15 @@
 #include <mpi.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <iterator>
+#include <limits>
+#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -19,6 +23,28 @@
 #include "questions.h"
 #include "reference.h"
 #include "store.h"
+
+namespace {
+
+// Once it is set, the so manieth allocation of a block's size is refused to this process.
+std::atomic<int> lacking = 0;
+
+bool lacks(std::size_t bytes) { return bytes >= 1000 && lacking > 0 && --lacking == 0; }
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  void* const memory = lacks(bytes) ? nullptr : std::malloc(bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t /*bytes*/) noexcept { std::free(memory); }
+
+extern "C" void* aligned_alloc(std::size_t unit, std::size_t bytes) noexcept {
+  void* memory = nullptr;
+  return lacks(bytes) || posix_memalign(&memory, unit, bytes) != 0 ? nullptr : memory;
+}
 
 namespace walks {
 namespace {
@@ -177,7 +203,7 @@ TEST(Questions, AgreeWithTheReferenceOnTheKarateClub) {
   request.text.undirected = true;
   ImportSummary summary;
   const std::string path = folder + "/karate.wm";
-  import_text(*team, std::string(WALKS_TESTDATA) + "/karate.txt", path, false, request, {}, summary)
+  import_text(*team, std::string(WALKS_TESTDATA) + "/karate.txt", path, request, {}, summary)
       .finish();
   EXPECT_EQ(summary.vertices, 34U);
   EXPECT_EQ(summary.edges, 2U * 78U);
@@ -195,11 +221,25 @@ TEST(Questions, AgreeWithTheReferenceOnTheKarateClub) {
   EXPECT_EQ(verdict.wrong, 0U);
 }
 
+// The graph's cells are moved by the same pieces as the lengths are.
+TEST(Questions, MoveNoMoreAtOnceThanAnMpiCountCanName) {
+  for (const std::uint32_t graph_cell : {1U, 8U}) {
+    for (const std::uint32_t cell : {1U, 8U}) {
+      Header header;
+      header.n = 100000;
+      header.cell = graph_cell;
+      const Plan plan =
+          plan_of_lengths(team->grid(), header, cell, {.memory = std::int64_t{1} << 50});
+      const Region region = plan.out(0, 0, 0, 0);
+      EXPECT_LE(region.cells() * std::max(graph_cell, cell), std::numeric_limits<int>::max());
+    }
+  }
+}
+
 TEST(Questions, GiveThePapersExampleValues) {
   ImportSummary summary;
   const std::string path = folder + "/paper.wm";
-  import_text(*team, std::string(WALKS_TESTDATA) + "/paper.mtx", path, false, {}, {}, summary)
-      .finish();
+  import_text(*team, std::string(WALKS_TESTDATA) + "/paper.mtx", path, {}, {}, summary).finish();
   MatrixFile graph = MatrixFile::open(*team, path);
   EXPECT_EQ(walks_between(*team, graph, 2, 3, 2, {}), 2U);
   EXPECT_EQ(walks_between(*team, graph, 3, 3, 3, {}), 2U);
@@ -223,6 +263,54 @@ TEST(Power, ThatExceeds64BitsIsRefused) {
   EXPECT_THROW(raise(*team, file, {.exponent = 2}, {}, folder + "/high.wm"), AgreedError);
   EXPECT_THROW(walks_between(*team, file, 2, 0, 1, {}), AgreedError);
   EXPECT_EQ(power_of(file, 1), std::uint64_t{1} << 63);
+}
+
+// Whichever block it is that a rank has no memory for, and whatever the others are in the middle
+// of.
+TEST(Memory, ThatOneRankLacksEndsAllInOneSentenceAndLeavesNoFile) {
+  const std::string input = folder + "/graph.wm";
+  const std::string output = folder + "/lacking.wm";
+  Weighted(64, 2, 300, 7).save(input, 0);
+  MatrixFile graph = MatrixFile::open(*team, input);
+  const auto power = [&](Pattern pattern) {
+    raise(*team, graph, {.exponent = 2, .cell = 8}, {.pattern = pattern}, output);
+  };
+  const std::vector<std::function<void()>> questions = {
+      [&] { power(Pattern::collective); }, [&] { power(Pattern::shift); },
+      [&] { shortest_lengths(*team, graph, 2, 2, 0, {}, output); },
+      [&] { count_triangles(*team, graph, false, {.pattern = Pattern::shift}); },
+      [&] { walks_between(*team, graph, 2, 3, 4, {}); },
+      // Tiles are described to the MPI one by one, which takes memory too.
+      [&] {
+        Header header = graph.header();
+        header.cell = 4;
+        header.tile = 16;
+        MatrixFile tiled = MatrixFile::create(*team, output, header, true);
+        copy(*team, graph, tiled, Pattern::collective, 1 << 20, false, true);
+      }};
+  const int who = team->size() - 1;
+  for (const auto& ask : questions) {
+    for (int nth = 1;; ++nth) {
+      std::string error;
+      if (team->rank() == who) lacking = nth;
+      try {
+        ask();
+      } catch (const AgreedError& agreed) {
+        error = agreed.what();
+      }
+      int refused = team->rank() == who && lacking == 0 ? 1 : 0;
+      lacking = 0;
+      MPI_Bcast(&refused, 1, MPI_INT, who, team->comm());
+      if (refused == 0) break;
+      MPI_Barrier(team->comm());  // rank 0 removes what there was
+      EXPECT_EQ(error, "out of memory; lower --memory or use more ranks") << nth;
+      for (const char* const rest : {"", ".partial", ".scratch0", ".scratch1"}) {
+        EXPECT_FALSE(std::filesystem::exists(output + rest)) << rest;
+      }
+    }
+    if (team->leads()) std::filesystem::remove(output);
+    MPI_Barrier(team->comm());
+  }
 }
 
 TEST(Verify, FindsASingleWrongCell) {
@@ -269,7 +357,7 @@ TEST(Text, ErrorsNameTheFileAndLineOnEveryRank) {
   MPI_Barrier(MPI_COMM_WORLD);
   ImportSummary summary;
   try {
-    import_text(*team, path, folder + "/bad.wm", false, {}, {}, summary);
+    import_text(*team, path, folder + "/bad.wm", {}, {}, summary);
     ADD_FAILURE() << "no error";
   } catch (const AgreedError& error) {
     EXPECT_EQ(std::string(error.what()),

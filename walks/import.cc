@@ -52,7 +52,11 @@ void add_edge(const Edge& edge, const ImportRequest& request, std::uint64_t numb
   const std::uint64_t most = largest(request.cell);
   if (edge.weight > most - before) {
     throw TextError(edge.line, name() + " has a weight that does not fit a cell of " +
-                                   std::to_string(request.cell) + " byte(s); choose wider --cell");
+                                   std::to_string(request.cell) + " byte(s)" +
+                                   (request.cell < 8 ? "; walks convert --cell " +
+                                                           std::to_string(request.cell * 2) +
+                                                           " makes a matrix of wider cells"
+                                                     : ""));
   }
   set_cell(cells, request.cell, index, before + edge.weight);
 }
@@ -132,8 +136,7 @@ void require_room(const std::string& path, std::uint64_t n, std::uint32_t cell) 
 }
 
 MatrixFile import_text(Team& team, const std::string& text_path, const std::string& path,
-                       bool scratch, const ImportRequest& request, const Access& access,
-                       ImportSummary& summary) {
+                       const ImportRequest& request, const Access& access, ImportSummary& summary) {
   team.begin("reading " + text_path);
   // Every rank meets the same bad line; TextError's line must survive the agreement.
   const auto read = [&](const auto& action) {
@@ -162,7 +165,7 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
   header.n = static_cast<std::uint64_t>(n);
   header.cell = request.cell;
   header.tile = request.tile;
-  MatrixFile matrix = MatrixFile::create(team, path, header, scratch);
+  MatrixFile matrix = MatrixFile::create(team, path, header, false);
   const Strips strips(n, team.size(), n * header.cell, access.memory);
   std::vector<std::byte> cells;
   for (std::int64_t round = 0; round < strips.rounds(); ++round) {
@@ -220,7 +223,7 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
     const std::int64_t n = matrix.n();
     const std::uint32_t cell = matrix.header().cell;
     const auto close = [](std::FILE* file) { std::fclose(file); };
-    const std::unique_ptr<std::FILE, decltype(close)> text(std::fopen(path.c_str(), "w"), close);
+    std::unique_ptr<std::FILE, decltype(close)> text(std::fopen(path.c_str(), "w"), close);
     if (text == nullptr) {
       throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
     }
@@ -254,7 +257,9 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
         }
       }
     }
-    if (std::fflush(text.get()) != 0 || std::ferror(text.get()) != 0) {
+    // Some file systems tell at the close alone that there is no room.
+    const bool has_failed = std::ferror(text.get()) != 0;
+    if (std::fclose(text.release()) != 0 || has_failed) {
       throw std::runtime_error("cannot write " + path + ": " + std::strerror(errno));
     }
   });

@@ -37,8 +37,7 @@ bool is_matrix(Team& team, const std::string& path);
 // once more to count the vertices of an edge list: memory is bounded, whatever the text's length.
 // Returns the still open matrix; errors name the text's line.
 MatrixFile import_text(Team& team, const std::string& text_path, const std::string& path,
-                       bool scratch, const ImportRequest& request, const Access& access,
-                       ImportSummary& summary);
+                       const ImportRequest& request, const Access& access, ImportSummary& summary);
 
 // Collective.
 MatrixFile generate(Team& team, const RandomGraph& graph, const std::string& path,

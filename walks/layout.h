@@ -33,7 +33,6 @@ class Layout {
  public:
   Layout(std::int64_t n, std::int64_t tile);
 
-  [[nodiscard]] std::int64_t n() const { return n_; }
   [[nodiscard]] bool row_major() const { return tile_ >= n_; }
 
   // Index of a cell in file order.

@@ -36,7 +36,7 @@ TEST(Layout, RunsCoverTheRegionOnceAndInFileOrder) {
     Region region{below(n), 0, below(n), 0};
     region.row1 = region.row0 + below(n - region.row0 + 1);
     region.col1 = region.col0 + below(n - region.col0 + 1);
-    std::vector<int> seen(static_cast<std::size_t>(region.empty() ? 0 : region.cells()));
+    std::vector<int> seen(static_cast<std::size_t>(region.cells()));
     std::int64_t reached = -1;
     for (const walks::Run& run : layout.runs(region)) {
       EXPECT_GT(run.file, reached);

@@ -22,12 +22,11 @@ class Lengths {
              std::uint64_t length) {
     const std::uint32_t cell = file_.header().cell;
     team_.guard(Phase::compute, [&] {
-      cells_.assign(region.empty() ? 0 : static_cast<std::size_t>(region.cells() * cell),
-                    std::byte{0});
+      cells_.assign(static_cast<std::size_t>(region.cells() * cell), std::byte{0});
     });
     if (length > 1) file_.read(region, cells_.data(), pattern_);
     team_.guard(Phase::compute, [&] {
-      for (std::int64_t i = 0; i < (region.empty() ? 0 : region.cells()); ++i) {
+      for (std::int64_t i = 0; i < region.cells(); ++i) {
         if (get_cell(power, power_cell, i) == 0 || get_cell(cells_.data(), cell, i) != 0) continue;
         ++found_;
         if (length > largest(cell)) {
@@ -67,6 +66,13 @@ class Lengths {
 
 }  // namespace
 
+Plan plan_of_lengths(Grid grid, const Header& graph, std::uint32_t cell, const Access& access) {
+  // A block's lengths are there beside its cells: the graph's at first, then of 1 byte.
+  return Plan::fit(grid, static_cast<std::int64_t>(graph.n),
+                   {graph.cell, graph.cell, graph.cell + cell}, access.pattern == Pattern::shift,
+                   access.memory);
+}
+
 LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t longest,
                                 std::uint32_t cell, std::uint64_t tile, const Access& access,
                                 const std::string& output) {
@@ -87,15 +93,13 @@ LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t lon
   Lengths lengths(team, lengths_file, access.pattern);
   LengthsSummary summary;
 
-  const Plan plan = Plan::fit(team.grid(), graph.n(), {graph.header().cell, graph.header().cell, 1},
-                              access.pattern == Pattern::shift, access.memory);
+  const Plan plan = plan_of_lengths(team.grid(), graph.header(), cell, access);
   std::vector<std::byte> cells;
   for (std::int64_t d = 0; d < plan.down; ++d) {
     for (std::int64_t a = 0; a < plan.across; ++a) {
       const Region region = team.active() ? plan.out(d, a, team.row(), team.col()) : Region{};
       team.guard(Phase::read, [&] {
-        cells.resize(
-            region.empty() ? 0 : static_cast<std::size_t>(region.cells() * graph.header().cell));
+        cells.resize(static_cast<std::size_t>(region.cells() * graph.header().cell));
       });
       graph.read(region, cells.data(), access.pattern);
       lengths.enter(region, cells.data(), graph.header().cell, 1);

@@ -25,19 +25,25 @@ bool has_foreign_launcher() {
   struct Launcher {
     const char* size;
     const char* rank;
+    const char* shell;  // is set where somebody works in a shell that it started
   };
   int size = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size > 1) return false;
-  for (const Launcher& launcher : {Launcher{"PMI_SIZE", "PMI_RANK"},
-                                   Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}}) {
+  // Slurm last: its step may be of the daemons of one of the others, which tells its own number.
+  for (const Launcher& launcher :
+       {Launcher{"PMI_SIZE", "PMI_RANK", ""},
+        Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", ""},
+        Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PTY_PORT"}}) {
     const char* const started = std::getenv(launcher.size);
-    if (started == nullptr || std::atol(started) <= 1) continue;
+    if (started == nullptr || std::getenv(launcher.shell) != nullptr) continue;
+    if (std::atol(started) <= 1) return false;
     const char* const rank = std::getenv(launcher.rank);
     if (rank == nullptr || std::atol(rank) == 0) {
       std::fprintf(stderr,
                    "walks: the launcher started %s processes (%s), and each is alone: it is of "
-                   "another MPI than this program, which needs %s's\n",
+                   "another MPI than this program, which needs %s's, or "
+                   "srun with the --mpi for it\n",
                    started, launcher.size, kMpi);
     }
     return true;
@@ -60,7 +66,7 @@ int work(const Options& options) {
         record["seconds"] =
             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
         record["rank_totals"] = ranks;
-        std::printf("%s\n", record.dump().c_str());
+        std::printf("%s\n", record.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
       } else {
         std::fputs(answer.text.c_str(), stdout);
       }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -162,8 +163,9 @@ void MatrixFile::write(const Region& region, const std::byte* cells, Pattern pat
                [&] { transfer(region, const_cast<std::byte*>(cells), pattern, true); });
 }
 
-void MatrixFile::transfer(const Region& region, std::byte* cells, Pattern pattern, bool writing) {
-  const auto bytes = static_cast<std::uint64_t>(region.empty() ? 0 : region.cells()) * header_.cell;
+void MatrixFile::transfer(const Region& wanted, std::byte* cells, Pattern pattern, bool writing) {
+  const Region region = team_->failed() ? Region{} : wanted;
+  const auto bytes = static_cast<std::uint64_t>(region.cells()) * header_.cell;
   (writing ? team_->tally().bytes_written : team_->tally().bytes_read) += bytes;
   switch (pattern) {
     case Pattern::block:
@@ -231,8 +233,9 @@ void MatrixFile::transfer_extents(const Region& region, std::byte* cells, bool j
   }
 }
 
-// Setting a view is collective, so a rank with an empty region sets one too (plain bytes), and no
-// rank may leave before the transfer itself when that is collective.
+// Setting a view is collective, so a rank with an empty region sets one too (plain bytes), as does
+// one without memory to describe its own; and no rank may leave before the transfer itself when
+// that is collective.
 void MatrixFile::transfer_view(const Region& region, std::byte* cells, bool collective,
                                bool writing) {
   Datatype file_type;
@@ -240,24 +243,32 @@ void MatrixFile::transfer_view(const Region& region, std::byte* cells, bool coll
   MPI_Datatype in_file = MPI_BYTE;
   MPI_Datatype in_memory = MPI_BYTE;
   int count = 0;
-  if (!region.empty()) {
+  const auto describe = [&] {
+    if (region.empty()) return;
     if (layout_.row_major()) {
       subarray(region, n(), header_.cell, file_type);
+      in_file = file_type.commit();
       count = static_cast<int>(region.cells() * header_.cell);
     } else {
       const std::vector<Run> runs = layout_.runs(region);
       indexed(runs, &Run::file, header_.cell, file_type);
       indexed(runs, &Run::buffer, header_.cell, memory_type);
       in_memory = memory_type.commit();
+      in_file = file_type.commit();
       count = 1;
     }
-    in_file = file_type.commit();
+  };
+  std::exception_ptr no_description;
+  try {
+    describe();
+  } catch (...) {
+    no_description = std::current_exception();
   }
   ++(writing ? team_->tally().write_calls : team_->tally().read_calls);
   check(MPI_File_set_view(file_, kHeaderBytes, MPI_BYTE, in_file, "native", MPI_INFO_NULL),
         "cannot set a view of " + path_);
   viewed_ = true;
-  MPI_Status status;
+  MPI_Status status{};
   int code = MPI_SUCCESS;
   if (writing) {
     code = collective ? MPI_File_write_at_all(file_, 0, cells, count, in_memory, &status)
@@ -266,11 +277,12 @@ void MatrixFile::transfer_view(const Region& region, std::byte* cells, bool coll
     code = collective ? MPI_File_read_at_all(file_, 0, cells, count, in_memory, &status)
                       : MPI_File_read_at(file_, 0, cells, count, in_memory, &status);
   }
+  if (no_description) std::rethrow_exception(no_description);
   if (code != MPI_SUCCESS) release_locks(path_);
   check(code, (writing ? "cannot write " : "cannot read ") + path_);
   MPI_Count moved = 0;
   MPI_Get_elements_x(&status, MPI_BYTE, &moved);
-  const std::int64_t wanted = region.empty() ? 0 : region.cells() * header_.cell;
+  const std::int64_t wanted = region.cells() * header_.cell;
   if (moved != wanted) {
     throw std::runtime_error(path_ + ": only " + std::to_string(moved) + " of " +
                              std::to_string(wanted) + " bytes " + (writing ? "written" : "read"));
@@ -293,12 +305,11 @@ void MatrixFile::hand_over(Handover how) {
     open_again(kOurs);
     return;
   }
-  team_->guard(Phase::sync, [&] {
-    check(MPI_File_sync(file_), "cannot sync " + path_);
-    MPI_Barrier(team_->comm());
-    check(MPI_File_sync(file_), "cannot sync " + path_);
-  });
-  team_->agree();
+  // To agree is a barrier too, and one in which a rank whose sync failed is not missed.
+  for (int sync = 0; sync < 2; ++sync) {
+    team_->guard(Phase::sync, [&] { check(MPI_File_sync(file_), "cannot sync " + path_); });
+    team_->agree();
+  }
 }
 
 void MatrixFile::finish() {

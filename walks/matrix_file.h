@@ -45,7 +45,6 @@ class MatrixFile {
   [[nodiscard]] const Header& header() const { return header_; }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::int64_t n() const { return static_cast<std::int64_t>(header_.n); }
-  [[nodiscard]] const Layout& layout() const { return layout_; }
 
   // Row-major cells of the region to or from memory. Collective in all patterns but block and
   // rows: every rank calls, with an empty region if it has nothing to do. A rank's error is kept

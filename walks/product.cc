@@ -72,6 +72,7 @@ void gemm(std::int64_t rows, std::int64_t cols, std::int64_t k, const std::uint8
   const dnnl_status_t status = dnnl_gemm_u8s8s32('N', 'N', 'F', rows, cols, k, 1.0F, a, lda, 0,
                                                  reinterpret_cast<const std::int8_t*>(b), cols, 0,
                                                  beta, c, cols, &no_offset);
+  if (status == dnnl_out_of_memory) throw std::bad_alloc();
   if (status != dnnl_success) {
     throw std::runtime_error("oneDNN refused a product of " + std::to_string(rows) + " x " +
                              std::to_string(k) + " x " + std::to_string(cols) + " (status " +
@@ -150,16 +151,15 @@ void Accumulator::add(const Planes& a, const Planes& b) {
     throw std::logic_error("blocks of unlike shapes multiplied");
   }
   if (rows_ == 0 || cols_ == 0 || a.cols() == 0 || a.bound() == 0 || b.bound() == 0) return;
-  bound_ += static_cast<long double>(a.bound()) * static_cast<long double>(b.bound()) *
-            static_cast<long double>(a.cols());
+  const long double grows_by = static_cast<long double>(a.bound()) *
+                               static_cast<long double>(b.bound()) *
+                               static_cast<long double>(a.cols());
+  bound_ += grows_by;
   if (a.count() == 1 && b.count() == 1) {
     add_single(a, b);
     return;
   }
   constexpr long double kMost = std::numeric_limits<std::int32_t>::max();
-  const long double grows_by = static_cast<long double>(a.bound()) *
-                               static_cast<long double>(b.bound()) *
-                               static_cast<long double>(a.cols());
   if (static_cast<long double>(narrow_bound_) + grows_by <= kMost) {
     add_small(a, b, static_cast<std::uint64_t>(grows_by));
   } else {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "grid.h"
 #include "matrix_file.h"
 #include "power.h"
 #include "team.h"
@@ -30,6 +31,10 @@ struct LengthsSummary {
 LengthsSummary shortest_lengths(Team& team, MatrixFile& graph, std::uint64_t longest,
                                 std::uint32_t cell, std::uint64_t tile, const Access& access,
                                 const std::string& output);
+
+// The pieces in which that is done.
+[[nodiscard]] Plan plan_of_lengths(Grid grid, const Header& graph, std::uint32_t cell,
+                                   const Access& access);
 
 struct Triangles {
   std::uint64_t closed_walks = 0;  // trace of the third power

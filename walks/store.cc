@@ -6,8 +6,8 @@
 namespace walks {
 
 void Store::put(const Region& region, const Fill& fill) {
+  cells_ = nullptr;
   team_.guard(Phase::compute, [&] {
-    cells_ = nullptr;
     if (region.empty()) return;
     const auto [cells, overflow] = fill();
     cells_ = cells;
@@ -64,10 +64,10 @@ bool copy(Team& team, MatrixFile& from, MatrixFile& to, Pattern pattern, std::in
     const Region region = strips.of(team.rank(), round);
     team.guard(Phase::read, [&] { cells.resize(static_cast<std::size_t>(region.cells() * in)); });
     from.read(region, cells.data(), pattern);
-    for (std::int64_t row = region.row0; no_loops && row < region.row1; ++row) {
-      set_cell(cells.data(), in, (row - region.row0) * n + row, 0);
-    }
     store.put(region, [&]() -> Accumulator::Cells {
+      for (std::int64_t row = region.row0; no_loops && row < region.row1; ++row) {
+        set_cell(cells.data(), in, (row - region.row0) * n + row, 0);
+      }
       copied.resize(static_cast<std::size_t>(region.cells() * out));
       const Clipped clipped =
           convert_cells(cells.data(), in, copied.data(), out, region.cells(), largest(out));

@@ -56,20 +56,21 @@ int Team::set_threads(int wanted) {
 }
 
 void Team::guard(Phase phase, const std::function<void()>& action) {
+  if (failed() && phase == Phase::compute) return;
   const auto start = Clock::now();
   try {
     action();
   } catch (const std::bad_alloc&) {
-    if (fault_.empty()) fault_ = "out of memory; lower --memory or use more ranks";
+    if (!failed()) fault_ = "out of memory; lower --memory or use more ranks";
   } catch (const std::exception& error) {
-    if (fault_.empty()) fault_ = error.what();
+    if (!failed()) fault_ = error.what();
   }
   tally_.seconds[static_cast<std::size_t>(phase)] +=
       std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 void Team::agree() {
-  const int mine = fault_.empty() ? size_ : rank_;
+  const int mine = failed() ? rank_ : size_;
   int first = 0;
   MPI_Allreduce(&mine, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
   if (first == size_) return;

@@ -58,8 +58,10 @@ class Team {
   int set_threads(int wanted);
 
   // Runs the action and times it. A thrown error is kept (the first one) until agree(): ranks in
-  // the middle of collective work must go on together, or none of them would end.
+  // the middle of collective work must go on together, or none of them would end. Meanwhile this
+  // one computes nothing, and reads and writes nothing where it takes part: its memory may lack.
   void guard(Phase phase, const std::function<void()>& action);
+  [[nodiscard]] bool failed() const { return !fault_.empty(); }
 
   // Collective: if any rank kept an error, throws the first such rank's as AgreedError everywhere.
   void agree();

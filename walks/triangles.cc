@@ -49,9 +49,7 @@ Triangles count_triangles(Team& team, MatrixFile& graph, bool undirected, const 
   std::vector<std::byte> mirror;
   std::vector<std::byte> cells;
   const auto read = [&](const Region& region, std::vector<std::byte>& into) {
-    team.guard(Phase::read, [&] {
-      into.resize(region.empty() ? 0 : static_cast<std::size_t>(region.cells() * cell));
-    });
+    team.guard(Phase::read, [&] { into.resize(static_cast<std::size_t>(region.cells() * cell)); });
     graph.read(region, into.data(), access.pattern);
   };
   team.begin("counting triangles");

@@ -50,10 +50,7 @@ int calibrate_command(const CalibrateOptions& options, const std::string& output
     std::fprintf(stderr, "%snvio calibrate: %s\n", visible ? "\n" : "", problem.c_str());
     return 1;
   }
-  std::ofstream file(output);
-  file << as_json(calibration);
-  file.close();
-  if (!file) {
+  if (!write_calibration(calibration, output)) {
     std::fprintf(stderr, "nvio calibrate: cannot write %s\n", output.c_str());
     return 1;
   }

@@ -23,17 +23,17 @@ double time_of(const Json& json) {
   return seconds;
 }
 
-// Of the MPI-IO level an offset may be -1: not known.
-void add_calls(const Json& words, bool writes, std::vector<DarshanCall>& calls) {
+// Of the MPI-IO level (not `exact`) an offset may be -1: not known. A length there is an int in
+// which 2 GiB and more are another number.
+void add_calls(const Json& words, bool writes, bool exact, std::vector<DarshanCall>& calls) {
   if (words.size() % kWords != 0) throw std::invalid_argument("a call");
   for (std::size_t at = 0; at < words.size(); at += kWords) {
     const auto offset = words[at].get<std::int64_t>();
     const auto length = words[at + 1].get<std::int64_t>();
     const DarshanCall call{writes, static_cast<std::uint64_t>(std::max<std::int64_t>(offset, 0)),
-                           static_cast<std::uint64_t>(length), time_of(words[at + 2]),
+                           exact ? static_cast<std::uint64_t>(length) : 0, time_of(words[at + 2]),
                            time_of(words[at + 3])};
-    if (length < 0 || call.length > kMostTransfer || call.offset > kMostOffset ||
-        call.end < call.start) {
+    if (call.length > kMostTransfer || call.offset > kMostOffset || call.end < call.start) {
       throw std::invalid_argument("a call");
     }
     calls.push_back(call);
@@ -94,11 +94,12 @@ class Reader {
   }
 
   void calls(const char* module, DarshanCalls DarshanFile::*kept) {
+    const bool exact = kept == &DarshanFile::posix_calls;
     for (const Json& record : json_.at(module)) {
       log_.hosts.insert(record.at("host").get<std::string>());
       auto& calls = (file_of(record.at("file")).*kept)[rank_of(record, 0)];
-      add_calls(record.at("reads"), false, calls);
-      add_calls(record.at("writes"), true, calls);
+      add_calls(record.at("reads"), false, exact, calls);
+      add_calls(record.at("writes"), true, exact, calls);
       std::stable_sort(calls.begin(), calls.end(), [](const DarshanCall& a, const DarshanCall& b) {
         return a.start < b.start;
       });

@@ -27,7 +27,7 @@ struct DarshanCounters {
 struct DarshanCall {
   bool writes = false;
   std::uint64_t offset = 0;  // bytes; of the MPI-IO level's calls not known to be right
-  std::uint64_t length = 0;  // bytes that were moved
+  std::uint64_t length = 0;  // bytes that were moved; 0 of the MPI-IO level's
   double start = 0;
   double end = 0;
 };

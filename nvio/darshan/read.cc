@@ -78,8 +78,9 @@ int run_script(const std::string& script, const std::string& log, std::string& p
 std::string why_not(int status, const std::string& complaints) {
   if (status == kNoPydarshan) return kInstall;
   if (status > 128) return "pydarshan did not survive reading it: it is damaged";
-  // After an error in a log the library only stops early.
-  if (status != 0 || complaints.find("rror") != std::string::npos) {
+  // After an error in a log the library only stops early. Its complaints begin a line so; what else
+  // is said may come of an import, or be a path.
+  if (status != 0 || ("\n" + complaints).find("\nError: ") != std::string::npos) {
     return "pydarshan cannot read it (" + last_line(complaints) +
            "): it is damaged, cut short, or of a newer Darshan";
   }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -96,7 +98,23 @@ std::string as_json(const Calibration& calibration) {
                   {"sync_seconds", json_of(calibration.sync)},
                   {"join_seconds", json_of(calibration.join)},
                   {"calls", points}};
-  return json.dump(1) + "\n";
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool write_calibration(const Calibration& calibration, const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  // A pipe or a terminal is written to, never replaced.
+  const bool is_file = fs::is_regular_file(path, error) || !fs::exists(path, error);
+  const std::string partial = is_file ? path + ".partial" : path;
+  std::ofstream file(partial);
+  file << as_json(calibration);
+  file.close();
+  if (!is_file) return file.good();
+  if (file) fs::rename(partial, path, error);
+  if (file && !error) return true;
+  fs::remove(partial, error);
+  return false;
 }
 
 bool parse_calibration(const std::string& text, Calibration& calibration, std::string& problem) {

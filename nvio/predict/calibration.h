@@ -79,6 +79,8 @@ class Costs {
 };
 
 std::string as_json(const Calibration& calibration);
+// Whole or not at all: an earlier one stays where this cannot be written.
+bool write_calibration(const Calibration& calibration, const std::string& path);
 // A sentence in `problem`, and false, when the text is no calibration.
 bool parse_calibration(const std::string& text, Calibration& calibration, std::string& problem);
 

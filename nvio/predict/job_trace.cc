@@ -81,7 +81,11 @@ JobTrace read_job(const std::string& folder) {
   if (traces.empty()) return refuse("the recorded command made no MPI-IO call: nothing to cache");
 
   std::uint64_t first = UINT64_MAX;
+  std::uint64_t first_left = UINT64_MAX;
+  std::uint64_t last_came = 0;
   for (const Trace& trace : traces) {
+    first_left = std::min(first_left, trace.header.start + trace.calls.back().start);
+    last_came = std::max(last_came, trace.header.start);
     for (const TraceCall& call : trace.calls) {
       first = std::min(first, trace.header.start + call.start);
     }
@@ -115,6 +119,12 @@ JobTrace read_job(const std::string& folder) {
   if (most_ranks > job.ranks.size()) {
     return refuse("a file was shared by " + std::to_string(most_ranks) + " ranks, but only " +
                   std::to_string(job.ranks.size()) + " traces are there");
+  }
+  // What the first launch saves moves the next one, which begins with another store.
+  if (last_came > first_left) {
+    job.problem =
+        "a process made its first MPI-IO call after another had left MPI: the command launches "
+        "several programs one after another; record each by itself";
   }
   return job;
 }

@@ -94,7 +94,6 @@ Replayed Replay::run() {
       for (; open.handles != 0; --open.handles) rank.session->release(open.file);
     }
     result.seconds = std::max(result.seconds, rank.clock);
-    result.calls += rank.calls->size();
     const Counters& counters = rank.session->counters();
     result.reads += counters.reads.load();
     result.writes += counters.writes.load();

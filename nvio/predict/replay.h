@@ -18,7 +18,6 @@ struct Replayed {
   std::string problem;  // a sentence, when it could not be replayed
   double seconds = 0;   // from the first call of the job to the end of its last one
   // What the cache did, over all ranks.
-  std::uint64_t calls = 0;
   std::uint64_t read_hits = 0;
   std::uint64_t writes_cached = 0;
   std::uint64_t fetched_bytes = 0;

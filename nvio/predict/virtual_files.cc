@@ -61,11 +61,6 @@ int VirtualFiles::make(std::uint64_t size) {
   return descriptor;
 }
 
-void VirtualFiles::close(int descriptor) {
-  descriptors_.erase(descriptor);
-  real_.close(descriptor);
-}
-
 bool VirtualFiles::is_passed_on(TraceKind kind, std::uint64_t offset, std::uint64_t length) const {
   return call_ != nullptr && call_->kind == kind && call_->length != 0 && offset >= call_->offset &&
          offset + length <= call_->offset + call_->length;

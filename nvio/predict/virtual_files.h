@@ -21,9 +21,8 @@ class VirtualFiles {
   VirtualFiles(const VirtualFiles&) = delete;
   VirtualFiles& operator=(const VirtualFiles&) = delete;
 
-  // A descriptor of a new file, or -1 with errno. Close it with `close`.
+  // A descriptor of a new file, closed with this object, or -1 with errno.
   int make(std::uint64_t size);
-  void close(int descriptor);
 
   // The clock, in seconds, that calls are charged to from now on, and how many clients are at it.
   void charge(double& clock, std::uint32_t clients) {

@@ -216,6 +216,16 @@ TEST(DarshanTest, ASmallPartThatIsNotToldIsLeftAsItWas) {
   EXPECT_NE(found.assumed.back().find("/lustre/me/small: it is left as it was"), std::string::npos);
 }
 
+// Darshan's length of an MPI-IO call is an int.
+TEST(DarshanTest, AnMpiIoCallOf2GiBIsNoDamage) {
+  Json log = a_log();
+  log["dxt_mpiio"][0]["writes"][0] = -1;
+  log["dxt_mpiio"][0]["writes"][1] = -2147483648;
+  EXPECT_EQ(job(log).problem, "");
+  log["dxt_posix"][0]["writes"][1] = -1;
+  EXPECT_NE(job(log).problem.find("damaged"), std::string::npos);
+}
+
 TEST(DarshanTest, WhatCannotBeIsDamage) {
   for (const auto& wrong : {Json(-1), Json("later"), Json(1e300), Json(nullptr)}) {
     Json log = a_log();

@@ -6,8 +6,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 #include "../predict/advice.h"
+#include "../record/trace_writer.h"
 
 namespace nvio {
 namespace {
@@ -267,6 +269,30 @@ TEST(CalibrationTest, SurvivesItsJsonAndRefusesOthers) {
   }
 }
 
+// Of a folder that is not named in UTF-8, too; and where one cannot be written, what was there
+// stays.
+TEST(CalibrationTest, TakesThePlaceOfAnotherWholeOrNotAtAll) {
+  char name[] = "/tmp/nvio-calibration-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  const std::string path = folder + "/calibration.json";
+  Calibration calibration = a_calibration();
+  calibration.folder = "/scratch/\xff";
+  ASSERT_TRUE(write_calibration(calibration, path));
+  const auto content = [&] {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string before = content();
+  Calibration read;
+  std::string problem;
+  EXPECT_TRUE(parse_calibration(before, read, problem)) << problem;
+  fs::create_directory(path + ".partial");
+  calibration.store = "/elsewhere";
+  EXPECT_FALSE(write_calibration(calibration, path));
+  EXPECT_EQ(content(), before);
+  fs::remove_all(folder);
+}
+
 TEST(CalibrationTest, OfTheVersionBeforeAPieceIsAsDearAsACall) {
   Calibration written = a_calibration();
   written.points[2].seconds = always(0.001);  // cached reads
@@ -304,6 +330,28 @@ TEST(JobTraceTest, FoldersThatAreNoneAreRefused) {
   EXPECT_NE(read_job(folder).problem.find("no MPI-IO call"), std::string::npos);
   std::ofstream(folder + "/job.json") << "{";
   EXPECT_NE(read_job(folder).problem.find("damaged"), std::string::npos);
+  fs::remove_all(folder);
+}
+
+// As a script does that has one program write what another reads.
+TEST(JobTraceTest, LaunchesOneAfterAnotherAreNoOneJob) {
+  char name[] = "/tmp/nvio-job-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  std::ofstream(folder + "/job.json") << job_json({"./script"}, 1.5, 0);
+  const auto add = [&](std::uint32_t process, std::uint64_t start) {
+    TraceWriter writer(folder + "/" + std::to_string(process) + ".trace", start, process, "node7");
+    writer.add_file({.device = 1, .inode = 99}, "/scratch/data", "ext4 /dev/sdb1");
+    writer.add({TraceKind::open, 0, 0, 1, 0, kTraceReads, 0, 500});
+    writer.add({TraceKind::close, 0, 0, 1, 0, kTraceReads, 900, 50});
+    writer.add({TraceKind::end, 0, 0, 0, 0, 0, 1000, 0});
+  };
+  add(1, 0);
+  add(2, 999);
+  EXPECT_EQ(read_job(folder).problem, "");
+  add(3, 1001);
+  const JobTrace job = read_job(folder);
+  EXPECT_NE(job.problem.find("record each by itself"), std::string::npos) << job.problem;
+  EXPECT_EQ(job.ranks.size(), 3U);  // to be drawn
   fs::remove_all(folder);
 }
 
