@@ -403,6 +403,20 @@ TEST(EchoTcp, ServerWhoseClientTakesNothingEndsWhenToldTo) {
   close(client);
 }
 
+TEST(EchoTcp, AsksASlowServerForOneLargeAnswerAtATime) {
+  const std::string port = free_port(SOCK_STREAM);
+  Process serve(
+      {program("tcp"), "serve", "--bind", "127.0.0.1", "--port", port, "--work-ns", "300000000"});
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  const fs::path out = fs::temp_directory_path() / ("tare-tcp-" + std::to_string(getpid()));
+  Process ask({program("tcp"), "ask", "--bind", "127.0.0.1", "--peer", "127.0.0.1", "--port", port,
+               "--payload", "33554432", "--requests", "2", "--timeout-ns", "60000000000", "--out",
+               out.string()});
+  EXPECT_EQ(finish(ask).at("counters").at("received"), 2);
+  EXPECT_EQ(ask.wait(), 0) << ask.errors();
+  fs::remove(out);
+}
+
 TEST(EchoTcp, ClientWhoseServerTakesNothingGivesUpAndKeepsWhatItHas) {
   const std::string port = free_port(SOCK_STREAM);
   Process serve({program("tcp"), "serve", "--bind", "127.0.0.1", "--port", port});

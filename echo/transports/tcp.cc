@@ -8,6 +8,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "assembler.h"
@@ -139,8 +140,10 @@ class TcpClient final : public ByteClient {
   }
 
  private:
-  bool transmit(std::span<std::byte> request, uint32_t /*sequence*/) override {
+  bool transmit(std::span<std::byte> request, uint32_t sequence) override {
     if (!connection_ && !connect()) return false;
+    // A stream loses none; and of several large ones both ends would wait for each other.
+    if (sequence == kProbeSequence && std::exchange(probed_, true)) return true;
     if (send_all(connection_.get(), request, g_stop, kPatienceNs)) return true;
     if (g_stop.load(std::memory_order_relaxed)) return false;
     throw ConnectionLost("the server takes no more requests");  // nor would it half of one
@@ -164,6 +167,7 @@ class TcpClient final : public ByteClient {
   const std::string bind_;
   const SocketAddress peer_;
   Fd connection_;
+  bool probed_ = false;
   Assembler assembler_;
 };
 
