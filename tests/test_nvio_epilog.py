@@ -1,4 +1,4 @@
-"""Slurm's Epilog for nvio, with a stand-in of `nvio recover`; nvio/conformance/slurm.py is the real thing."""
+"""Slurm's Epilog for nvio, with a stand-in of `nvio recover`; the real: conformance/slurm.py."""
 
 from __future__ import annotations
 

@@ -49,5 +49,5 @@ foreach(mpi IN LISTS walks_mpis)
   endforeach()
   add_test(NAME walks-cli-${mpi} COMMAND walks-cli-test)
   set_tests_properties(walks-cli-${mpi} PROPERTIES
-    ENVIRONMENT "${${mpi}_environment};WALKS_BINARY=$<TARGET_FILE:walks-${mpi}>" TIMEOUT 120)
+    ENVIRONMENT "${${mpi}_environment};WALKS_BINARY=$<TARGET_FILE:walks-${mpi}>" TIMEOUT 240)
 endforeach()
