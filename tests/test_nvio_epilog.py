@@ -1,4 +1,4 @@
-"""Slurm's Epilog for nvio, with a stand-in of `nvio recover`; the real: conformance/slurm.py."""
+"""Slurm's Epilog for nvio, with a stand-in of `nvio recover`: conformance/slurm.py is the real one."""
 
 from __future__ import annotations
 
