@@ -1,4 +1,4 @@
-"""Slurm's Epilog for nvio, with a stand-in of `nvio recover`: conformance/slurm.py is the real one."""
+"""The Epilog of Slurm for nvio, beside a stand-in of `nvio recover`; slurm.py has the real one."""
 
 from __future__ import annotations
 
