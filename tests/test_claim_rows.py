@@ -139,7 +139,7 @@ def test_no_verdict_follows_from_blocks_too_few_nor_where_many_lack_a_side(
 
 def test_rows_are_judged_by_what_a_promise_is(migrated: Workshop, monkeypatch: pytest.MonkeyPatch):
     sessions = migrated.measured["real.yaml"].sessions
-    monkeypatch.setattr(sessions, "columns", lambda *_, statistic: (short(8, 6), [1.0] * 8))
+    monkeypatch.setattr(sessions, "tried", lambda *_, statistic: (short(8, 6), [1.0] * 8))
     found = judged(Wanted("real.yaml", OURS, PLAIN, "wire", most=0.4), migrated)
     assert found.verdict is Kept.INCONCLUSIVE
     assert "no verdict follows from 2 blocks" in found.figure
@@ -183,7 +183,7 @@ def test_memcacheds_floor_is_what_was_drawn_and_the_web_guests_bytes(
 ):
     monkeypatch.setattr(migrations, "drawn_bytes", lambda: 30e6)
     columns = {"memcached/pageshare": [48e6, 49e6, 47e6, 48e6] * 2, "web/pageshare": [10e6] * 8}
-    sessions = SimpleNamespace(columns=lambda *cells, statistic: [columns[cell] for cell in cells])
+    sessions = SimpleNamespace(tried=lambda *cells, statistic: [columns[cell] for cell in cells])
     shop = workshop(testbed=SimpleNamespace(sessions=sessions))
     found = migrations.beside_floor("testbed.yaml", shop)
     (bound,) = found.bounds
