@@ -239,9 +239,11 @@ def test_what_pageshare_passed_on_unread_is_no_migration_through_it(tmp_path: Pa
     told = {"error": None, "verbatim": "main: RAM word 0x400", "verbatim_bytes": 1 << 30}
     for role in ("send", "receive"):
         (tmp_path / f"{role}.json").write_text(json.dumps(told) + "\n")
-    proxies: Any = SimpleNamespace(_scratch=tmp_path, _sender=None, _receiver=None)
+    proxies = Proxies.__new__(Proxies)
+    proxies._scratch = tmp_path
+    proxies._sender = proxies._receiver = cast("Any", None)
     with pytest.raises(TrialError, match=r"unread.*RAM word 0x400"):
-        Proxies.records(proxies)
+        proxies.records_of_pages()
 
 
 class _Answering:

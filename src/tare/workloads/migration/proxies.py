@@ -140,10 +140,20 @@ class Proxies(Stepwise):
             found[role] = json.loads(path.read_text().splitlines()[0])
             if found[role]["error"]:
                 raise TrialError(f"`pageshare {role}` failed: {found[role]['error']}")
-            if found[role]["verbatim_bytes"]:
+        return found
+
+    def records_of_pages(self) -> dict[str, Any]:
+        """As `records`, of a migration whose pages went through pageshare.
+
+        Raises:
+            TrialError: besides, one of them passed pages on unread, as it finds none.
+        """
+        found = self.records()
+        for role, record in found.items():
+            if record["verbatim_bytes"]:
                 raise TrialError(
                     f"`pageshare {role}` passed pages on unread, which is no migration through it:"
-                    f" {found[role]['verbatim']}",
+                    f" {record['verbatim']}",
                     "docs/pageshare/trouble.md tells what hides pages",
                 )
         return found

@@ -242,7 +242,10 @@ class _Trial:
             "throughput": beside.series(journey),
         }
         if proxies:
-            settings |= {"proxies": proxies.records(), "index_seconds": proxies.index_seconds}
+            settings |= {
+                "proxies": proxies.records_of_pages(),
+                "index_seconds": proxies.index_seconds,
+            }
         return Measurement(
             # A part that took no time is absent: ratios of it would mean nothing.
             values={name: float(value) for name, value in values.items() if value > 0},
