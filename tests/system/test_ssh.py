@@ -281,8 +281,8 @@ def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cle
 
 
 def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> None:
-    # Signs of life come each ten seconds: one second of patience is soon over.
-    with Connection(far.destination) as connection, Folder(connection, silence_s=1) as folder:
+    # Signs of life come each ten seconds: five of patience are over before, and not before it has begun.
+    with Connection(far.destination) as connection, Folder(connection, silence_s=5) as folder:
         started = connection.start(["env", folder.mark, "sleep", "1000"])
         assert reach.await_that(lambda: far.left() == [])
         assert started.finished(30).code != 0
