@@ -281,7 +281,7 @@ def test_a_connection_that_is_lost_in_mid_trial_is_an_error_and_the_far_side_cle
 
 
 def test_a_near_side_that_falls_silent_is_taken_for_dead(far: FarMachine) -> None:
-    # Signs of life come each ten seconds: five of patience are over before, and not before it has begun.
+    # Signs of life come each ten seconds: five of patience are over before, but not at the start.
     with Connection(far.destination) as connection, Folder(connection, silence_s=5) as folder:
         started = connection.start(["env", folder.mark, "sleep", "1000"])
         assert reach.await_that(lambda: far.left() == [])
