@@ -23,7 +23,11 @@ class Measured:
 
     record: Record
     analysis: analysis.Analysis
-    sessions: Sessions
+
+    @property
+    def sessions(self) -> Sessions:
+        """Those that were analysed."""
+        return self.analysis.sessions
 
     def ratio(self, cell: str, against: str, statistic: str, confidence: float) -> Ratio:
         """One cell over another, as a promise is judged."""
@@ -40,7 +44,7 @@ def run_shipped(workshop: Workshop, name: str) -> Measured:
         until = math.inf if look is None else look.blocks(least)
         trials = [trial for trial in record.trials() if trial.block < until]
         found = analysis.analyse(record, workshop.confidence, trials)
-        workshop.measured[name] = Measured(record, found, found.sessions)
+        workshop.measured[name] = Measured(record, found)
     return workshop.measured[name]
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from claims import ledger
 from claims.checking import Claim, Look, Result, Workshop
-from claims.subjects import digests
+from claims.subjects import changed, digests
 from tare import machine, units
 from tare.errors import UsageError
 from tare.stats.bounds import LOOKS, Kept
@@ -74,11 +74,12 @@ def decide(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> Result
 def _go_on(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> None:
     """Fix the looks at a claim, or find them fixed as now, at what the claim is made by now."""
     asked = {"looks": LOOKS, "blocks at most": most.blocks}
-    made_by = digests(workshop.home, ledger.subjects(claim))
+    subjects = ledger.subjects(claim)
     here = machine.fingerprint(workshop.programs)
     kept = folder / "looks.json"
     if not kept.exists():
         folder.mkdir(parents=True, exist_ok=True)
+        made_by = digests(workshop.home, subjects)
         kept.write_text(json.dumps({"asked": asked, "made by": made_by, "machine": here}))
         return
     found = json.loads(kept.read_bytes())
@@ -87,9 +88,10 @@ def _go_on(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> None:
             f"the looks at {claim.id} were fixed before the first: {found.get('asked')}",
             f"give the same --at-most, or remove {folder} and begin again",
         )
-    changed = [room for room, digest in made_by.items() if found["made by"].get(room) != digest]
-    if changed := changed + machine.changed(found["machine"], here, ()):
+    before = {room: found["made by"].get(room, "") for room in subjects}
+    others = changed(workshop.home, before) + machine.changed(found["machine"], here, ())
+    if others:
         raise UsageError(
-            f"no blocks can be added to {folder}: since it began, {', '.join(changed)} changed",
+            f"no blocks can be added to {folder}: since it began, {', '.join(others)} changed",
             f"remove {folder}, and begin again",
         )

@@ -15,7 +15,6 @@ from claims import Claim, Result, Workshop, commands, experiments, judge, migrat
 from claims.experiments import Measured, run_shipped
 from claims.rows import Wanted
 from tare import analysis, environments, experiment, plan, workloads
-from tare.analysis.sessions import Sessions
 from tare.environments import Site
 from tare.errors import TrialError, UsageError
 from tare.record import Record, Trial
@@ -36,7 +35,7 @@ def workshop(**measured: Any) -> Workshop:
 def migrated() -> Workshop:
     """A real result of a migration of each arm."""
     record = Record(HOME / "testdata/results/migration")
-    return workshop(real=Measured(record, analysis.analyse(record), Sessions(record)))
+    return workshop(real=Measured(record, analysis.analyse(record)))
 
 
 def judged(row: Wanted, shop: Workshop) -> Result:

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from tare.command import stat_fields
 from tare.errors import TrialError, UnavailableError
 
 Role = Literal["client", "server", "vmm", "vcpu", "kernel", "guest"]
@@ -269,12 +270,6 @@ def _parse_stat(stat: str) -> tuple[str, int, int, int]:
         int(fields[12]) * tick_ns,
         int(fields[7]) + int(fields[9]),
     )
-
-
-def stat_fields(stat: str) -> list[str]:
-    """Return what stands in a /proc/PID/stat from its third field on. Source: proc(5)."""
-    # The second, the name, stands in parentheses and may itself hold any character.
-    return stat.rpartition(")")[2].split()
 
 
 def descendants(pid: int, proc: Path = Path("/proc")) -> list[int]:

@@ -15,8 +15,6 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from tare.accounting import stat_fields
-
 OWNER_VARIABLE = "TARE_OWNER"
 """Environment variable of every process that Tare starts; see `owner_mark`."""
 
@@ -197,3 +195,9 @@ def _stat(pid: int) -> list[str] | None:
         return stat_fields(Path(f"/proc/{pid}/stat").read_text(errors="replace"))
     except (FileNotFoundError, ProcessLookupError):
         return None
+
+
+def stat_fields(stat: str) -> list[str]:
+    """Return what stands in a /proc/PID/stat from its third field on. Source: proc(5)."""
+    # The second, the name, stands in parentheses and may itself hold any character.
+    return stat.rpartition(")")[2].split()

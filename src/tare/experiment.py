@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -241,6 +241,16 @@ class Experiment(BaseModel):
     def at_once(self) -> bool:
         """Whether several machines may be measured together."""
         return self.hosts == "at-once"
+
+    @property
+    def manner(self) -> dict[str, Any]:
+        """How it is run, where that is not the usual way: what else is equal, this may differ."""
+        found: dict[str, Any] = {}
+        if self.polite is not None:
+            found["polite"] = self.polite.model_dump()
+        if self.at_once:
+            found["hosts"] = self.hosts
+        return found
 
     @property
     def deadlines_ns(self) -> tuple[int, ...]:

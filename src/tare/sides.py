@@ -70,11 +70,7 @@ class TareRun(Run):
         self.summary = plan.experiment.statistic
         self.margin = plan.experiment.margin_share
         self.conditions = record.fingerprint.whole
-        self.settings = {**dict(plan.session), **plan.of_workload}
-        if plan.experiment.polite is not None:
-            self.settings["polite"] = plan.experiment.polite.model_dump()
-        if plan.experiment.at_once:
-            self.settings["hosts"] = plan.experiment.hosts
+        self.settings = {**dict(plan.session), **plan.of_workload, **plan.experiment.manner}
         self._plan, self._sessions = plan, Sessions(record)
         self._cells: dict[Hashable, Cell] = {
             tuple(sorted(cell.levels.items())): cell for cell in plan.cells if cell.replica == 1

@@ -184,11 +184,11 @@ class Sessions:
 
         None of all where one of them was no longer visited, which is no failure.
         """
-        ends = min(self._ends.get(cell, math.inf) for cell in cells)
+        end = self._end(cells)
         columns = even(*(self.by_block(cell, statistic) for cell in cells), mean=mean)
         return tuple(
             [
-                value if block < ends else None
+                value if block < end else None
                 for block, value in zip(self.blocks, column, strict=True)
             ]
             for column in columns
@@ -196,12 +196,16 @@ class Sessions:
 
     def tried(self, *cells: str, statistic: str) -> tuple[list[float | None], ...]:
         """As `columns`, of the blocks that were to have all of them: None is a failure."""
-        ends = min(self._ends.get(cell, math.inf) for cell in cells)
-        tried = {t.block for cell in cells for t in self.trials_of(cell) if t.block < ends}
+        end = self._end(cells)
+        tried = {t.block for cell in cells for t in self.trials_of(cell) if t.block < end}
         return tuple(
             [value for block, value in zip(self.blocks, column, strict=True) if block in tried]
             for column in self.columns(*cells, statistic=statistic)
         )
+
+    def _end(self, cells: Iterable[str]) -> float:
+        """The first block in which one of them was no longer visited; none is beyond all."""
+        return min(self._ends.get(cell, math.inf) for cell in cells)
 
     @cached_property
     def _ends(self) -> dict[str, int]:

@@ -113,12 +113,8 @@ def _read(record: Record) -> tuple[_Row, list[_Row]]:
         "unreadable": len(damage),
         "settings": list(plan.session.items()),
     }
-    experiment, own = plan.experiment, plan.of_workload
-    alike = [run["title"], workload.name, own, run["machine"], _chosen(plan.session)]
-    if experiment.polite is not None:
-        alike.append(experiment.polite.model_dump())
-    if experiment.at_once:
-        alike.append({"hosts": experiment.hosts})
+    own, manner = plan.of_workload, plan.experiment.manner
+    alike = [run["title"], workload.name, own, run["machine"], _chosen(plan.session), manner]
     found = list(_values(record, readable, alike))
     return run, found
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from typing import Any
 
 from tare import netns
-from tare.accounting import stat_fields
+from tare.command import stat_fields
 from tare.environments import Inside, ServerProcess
 from tare.environments.in_guest import InsideGuest
 from tare.errors import TrialError
