@@ -82,7 +82,10 @@ def _go_on(claim: Claim, workshop: Workshop, most: Most, folder: Path) -> None:
         made_by = digests(workshop.home, subjects)
         kept.write_text(json.dumps({"asked": asked, "made by": made_by, "machine": here}))
         return
-    found = json.loads(kept.read_bytes())
+    try:
+        found = json.loads(kept.read_bytes())
+    except ValueError:
+        found = {}  # cut short by a kill: nobody knows what was fixed
     if found.get("asked") != asked:
         raise UsageError(
             f"the looks at {claim.id} were fixed before the first: {found.get('asked')}",

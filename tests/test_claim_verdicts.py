@@ -111,6 +111,16 @@ def test_looks_that_were_fixed_are_not_fixed_anew(tmp_path: Path):
     looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), tmp_path / "A1")  # the same go on
 
 
+def test_looks_that_a_kill_cut_short_are_begun_again_by_hand(tmp_path: Path):
+    growing, folder = Growing(1.05), tmp_path / "A1"
+    looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), folder)
+    kept = folder / "looks.json"
+    kept.write_bytes(kept.read_bytes()[:40])
+    with pytest.raises(UsageError, match="fixed before the first") as caught:
+        looks.decide(growing.claim, WORKSHOP, looks.Most.of("20"), folder)
+    assert str(folder) in caught.value.remedy
+
+
 def test_no_blocks_are_added_to_what_something_else_was_measured_by(tmp_path: Path):
     growing, source = Growing(1.05), tmp_path / "echo/ask.cc"
     source.parent.mkdir()
