@@ -282,8 +282,9 @@ def test_a_summary_is_appended_and_what_was_run_is_noted(tmp_path):
     target.write_text("before\n")
     assert options.end(record, target) is Exit.OK
     assert target.read_text().startswith("before\n### Is the new one slower?")
-    noted = options.noted("title: t\n", "slower", None, "1%")
-    assert noted == "# It was run with --fail-on slower --significance 1%.\ntitle: t\n"
+    noted = options.noted("title: t\n", "slower", "5 %", "1%")
+    said = "--fail-on slower --margin '5 %' --significance 1%"
+    assert noted == f"# It was run with {said}.\ntitle: t\n"
     plain = records.make(tmp_path / "plain", QUIET, TEXT.replace("gate:", "#"))
     assert options.end(plain, None) is None
 

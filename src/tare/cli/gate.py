@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from pydantic import ValidationError
 
+from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
 
 if TYPE_CHECKING:
@@ -86,8 +88,8 @@ def put_on(
 def noted(text: str, *rule: str | None) -> str:
     """An experiment file's text as it is kept: with what the command line made of it."""
     names = ("--fail-on", "--margin", "--significance")
-    said = [f"{name} {value}" for name, value in zip(names, rule, strict=True) if value is not None]
-    return f"# It was run with {' '.join(said)}.\n{text}" if said else text
+    given = [(name, value) for name, value in zip(names, rule, strict=True) if value is not None]
+    return f"# It was run with {shell_line(*chain(*given))}.\n{text}" if given else text
 
 
 def end(record: Record, markdown: Path | None) -> Exit | None:

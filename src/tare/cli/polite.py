@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tare.cli.arguments import FLAG
+from tare.command import shell_line
 from tare.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def put_on(asked: Experiment, share: str | None, *, polite: bool) -> Experiment:
 
 def noted(text: str, share: str | None, *, polite: bool) -> str:
     """An experiment file's text as it is kept: with what the command line made of it."""
-    said = "--polite" if share is None else f"--polite --share {share}"
+    said = "--polite" if share is None else shell_line("--polite", "--share", share)
     return f"# It was run with {said}.\n{text}" if polite else text
 
 

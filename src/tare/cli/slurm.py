@@ -200,7 +200,8 @@ def _gather(folder: Path, *, as_json: bool) -> NoReturn:
         raise typer.Exit(Exit.INCONCLUSIVE)
     assert found.record is not None
     failed = any(trial.status == "failed" for trial in found.record.trials())
-    raise typer.Exit(Exit.TRIALS_FAILED if failed else Exit.OK)
+    lost = bool(found.record.losses())
+    raise typer.Exit(Exit.TRIALS_FAILED if failed or lost else Exit.OK)
 
 
 def _say_wanted(job: Job, found: Gathered, in_queue: frozenset[int]) -> None:
