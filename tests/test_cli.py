@@ -1,10 +1,12 @@
 import json
 import os
 import re
+import select
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -420,6 +422,21 @@ def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path):
         assert found.returncode == code, argv
 
 
+@contextmanager
+def full_pipe():
+    """A pipe's two ends, of which the one to write to does not block and takes nothing more."""
+    there, here = os.pipe()
+    os.set_blocking(here, False)
+    try:
+        with suppress(BlockingIOError):
+            while True:
+                os.write(here, bytes(select.PIPE_BUF))
+        yield there, here
+    finally:
+        os.close(there)
+        os.close(here)
+
+
 NOT_HEARD = [
     (["show", "/nonexistent"], Exit.USAGE),
     (["show", "--nonsense"], Exit.USAGE),
@@ -439,6 +456,23 @@ def test_a_standard_error_that_takes_nothing_changes_no_exit_code(tmp_path, argv
     assert found.returncode == code
     closed = ["sh", "-c", f"{shell_line(*line)} 2>&-"]
     assert subprocess.run(closed, cwd=HOME, stdout=subprocess.PIPE, check=False).returncode == code
+    with full_pipe() as (_, here):
+        found = subprocess.run(line, cwd=HOME, stdout=subprocess.PIPE, stderr=here, check=False)
+    assert found.returncode == code
+
+
+def test_an_output_that_would_have_to_wait_is_waited_for():
+    line = [sys.executable, "-m", "tare", "schema"]
+    with full_pipe() as (there, here), subprocess.Popen(line, cwd=HOME, stdout=here) as running:
+        os.set_blocking(there, False)
+        said = b""
+        while running.poll() is None:
+            with suppress(BlockingIOError):
+                said += os.read(there, select.PIPE_BUF)
+        with suppress(BlockingIOError):
+            said += os.read(there, 1 << 20)
+    assert running.returncode == 0
+    assert json.loads(said.lstrip(b"\0"))
 
 
 def test_a_defect_that_cannot_be_told_is_no_verdict_either():

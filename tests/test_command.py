@@ -70,6 +70,8 @@ def test_commands_and_parameters_are_factors_and_readings_statistics() -> None:
         ("regex: '(\\d+)", "regex: '(\\d+", "read.qps.regex: is no regular expression"),
         ("unit: 1/s", "json: a", "read.qps: say by `regex` or by `json`"),
         ("cwd: /", "expect_file: out", "session.expect_file: 'out' is no checksum"),
+        ("cwd: /", "shell: \"sh 'x\"", "x.yaml:9: session.shell: cannot be split into words"),
+        ("statistic: qps", "statistic: []", "statistic: a list: choose wall"),
         ("cwd: /", "expect_exit: 300", "session.expect_exit: '300' is no exit code"),
         ("'MODE={mode}'", "no-name", "session.env: 'no-name' is no variable"),
         ("workload: command", "workload: cpu", "command: unknown factor"),

@@ -93,6 +93,7 @@ def test_what_the_measured_workload_counts_is_not_taken_for_the_load(
         ("inside disk 1", "native", True, "Take `host disk 1`"),
         ("inside disk 2", "qemu", True, "Take `host disk 2`"),
         ("inside disk 1", "uml", False, "Take `host disk 1`"),
+        ("inside disk 1", "gvisor", False, "Take `host disk 1`"),
         ("inside disk 1", "ssh me@far/container", False, "Take `host disk 1`"),
         ("inside disk 1", "container", False, "Set TMPDIR"),
         ("host disk 1", "container", False, "Set TMPDIR"),

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import MagicMock
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,7 @@ from tare.guests.monitor import Event, Monitor
 from tare.plan import Comparison
 from tare.stats import paired_ratio
 from tare.told import Told
+from tare.workloads import Measurement
 from tare.workloads.migration import WORKLOAD, arms, ksm, load, rows, usage
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Blueprint, Guest
@@ -31,6 +33,7 @@ from tare.workloads.migration.journey import Journey, travel
 from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 from tare.workloads.migration.testbed import Bed
+from tare.workloads.migration.workload import _Trial
 
 LEVELS = MigrationLevels.defaults()
 SESSION = MigrationSettings.defaults()
@@ -192,7 +195,7 @@ class _Restless:
         self.asked.append(what)
 
     def event(self, _timeout_s: float) -> Event:
-        return Event("MIGRATION_PASS", {}, 1)
+        return Event("MIGRATION_PASS", 1, {})
 
 
 def test_a_migration_that_does_not_converge_is_cancelled_in_time() -> None:
@@ -200,6 +203,24 @@ def test_a_migration_that_does_not_converge_is_cancelled_in_time() -> None:
     with pytest.raises(TrialError, match=r"did not end within 0.05 s"):
         travel(source, source, "unix:x", 0.05)
     assert source.asked == ["migrate", "migrate_cancel"]
+
+
+class _Arriving(_Restless):
+    """A guest whose migration has ended by the time somebody looks."""
+
+    def event(self, _timeout_s: float) -> Event:
+        name = "RESUME" if "cont" in self.asked else "MIGRATION"
+        return Event(name, 2, {"status": "completed"})
+
+    def ask(self, what: str, **_: str) -> Any:
+        super().ask(what)
+        return {}
+
+
+def test_a_migration_that_ended_at_its_deadline_has_ended() -> None:
+    source: Any = _Arriving()
+    assert travel(source, source, "unix:x", 0.0).completed == 2
+    assert "migrate_cancel" not in source.asked
 
 
 def test_however_much_a_load_was_answered_its_report_has_short_lines() -> None:
@@ -244,6 +265,25 @@ def test_what_pageshare_passed_on_unread_is_no_migration_through_it(tmp_path: Pa
     proxies._sender = proxies._receiver = cast("Any", None)
     with pytest.raises(TrialError, match=r"unread.*RAM word 0x400"):
         proxies.records_of_pages()
+
+
+def test_a_guest_whose_pages_passed_unread_is_brought_home(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def unread() -> None:
+        assert bed.bring_back.called
+        raise TrialError("passed pages on unread")
+
+    bed: Any = MagicMock()
+    settings: Any = SimpleNamespace(warmup=0)
+    bench: Any = SimpleNamespace(settings=settings, site=None, inside=SimpleNamespace(bed=bed))
+    levels: Any = SimpleNamespace(arm=arms.BY_NAME["pageshare"], destination="lazy")
+    trial = _Trial(levels, bench)
+    proxies = SimpleNamespace(records_of_pages=unread, index_seconds=1.0)
+    monkeypatch.setattr(trial, "_measured", lambda *_: (Measurement(), proxies))
+    with pytest.raises(TrialError, match="unread"):
+        trial.run()
+    bed.bring_back.assert_called_once()
 
 
 class _Answering:

@@ -23,7 +23,7 @@ from tare.errors import TareError, UsageError
 from tare.pairing import paired
 from tare.published import Claim, papers
 from tare.published.beside import Beside, Ours
-from tare.record import Record
+from tare.record import Course, Record
 from tare.replay import Standing
 from tare.report import tables, wording
 from tare.report.markup import prose
@@ -148,6 +148,21 @@ def test_a_claim_is_inconclusive_while_one_of_its_cells_was_not_measured(
     shares = judged(cells=["qemu/*dds"], figure="virtualisation-share", least=0.0)
     assert shares.bounds
     assert (shares.verdict, shares.why[:13]) == (Standing.INCONCLUSIVE, "not measured:")
+
+
+def test_where_a_cell_stopped_its_claim_ends_and_nothing_counts_as_failed(tmp_path: Path) -> None:
+    record = records.make(tmp_path / "r", records.Recipe(blocks=10, requests=50))
+    with record.writing() as writer:
+        writer.append(Course(block=8, sessions={}, stopped=("qemu/udp",)))
+    path = record.folder / "trials.ndjson"
+    lines = map(json.loads, path.read_text().splitlines())
+    kept = [x for x in lines if x.get("cell") != "qemu/udp" or x["block"] < 8]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+    part = {"p": analysis.analyse(Record(record.folder))}
+    for asked in ({"statistic": "p50"}, {"over": "mean"}):
+        claim = {"where": "x", "says": "x", "part": "p", "cells": ["qemu/udp"], **asked}
+        found = replay.answer(Claim.model_validate({**claim, "least": 0.01}), part, {})
+        assert (found.verdict, found.why) == (Standing.HOLDS, "")
 
 
 def test_a_claim_is_inconclusive_where_most_blocks_lack_a_cell(tmp_path: Path) -> None:

@@ -197,6 +197,21 @@ def test_what_is_unpacked_comes_from_debian_whoever_else_has_a_suite_of_that_nam
     assert f"setup: file:{tmp_path}/debian/ has no another-suite" in done.stderr
 
 
+def test_a_set_up_that_finds_no_go_goes_on_and_looks_again(tmp_path: Path) -> None:
+    (tmp_path / "unpack").write_text("#!/bin/sh\nexit 100\n")
+    (tmp_path / "unpack").chmod(0o755)
+    lines = (SETUP / "go").read_text().replace("PATH=$PATH:/usr/local/go/bin", "go() { false; }")
+    (tmp_path / "go").write_text(lines)
+    done = subprocess.run(
+        ["bash", tmp_path / "go", tmp_path / "unpacked"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 4
+    assert "there will be no gVisor" in done.stderr
+
+
 def test_no_list_names_a_compiler_of_one_release() -> None:
     numbered = [line for line in listed() if re.search(r"-\d+(-|$)|\d\.\d", line)]
     assert numbered == []

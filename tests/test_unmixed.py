@@ -9,7 +9,12 @@ from tare.errors import TareError
 from tare.unmixed import Unmixed
 
 FAR = {"environment": "ssh me@rack"}
-FIRST = {"kernel": "6.1", "processor": "N100", "host_processors": "0-3", "host_memory": "8 kB"}
+FIRST = {
+    "kernel": "6.1",
+    "processor": "N100",
+    "host_processors": "0-3",
+    "host_memory": "16303428 kB",
+}
 
 
 def facts(**told: str) -> Facts:
@@ -23,7 +28,7 @@ def facts(**told: str) -> Facts:
         ({"kernel": "6.12"}, "kernel 6.12 and not 6.1"),
         ({"processor": "N305"}, "processor N305 and not N100"),
         ({"host_processors": "0-7"}, "processors 0-7 and not 0-3"),
-        ({"host_memory": "16 kB"}, "memory 16 kB and not 8 kB"),
+        ({"host_memory": "8151714 kB"}, "memory 8151714 kB and not 16303428 kB"),
     ],
 )
 def test_a_name_that_leads_to_another_machine_than_before_is_refused(
@@ -33,6 +38,7 @@ def test_a_name_that_leads_to_another_machine_than_before_is_refused(
     found.keep(FAR, facts(host_id="a"))
     found.keep(FAR, facts(host_id="b"))  # the first is what counts
     found.refuse_other("ssh", FAR, facts(host_id="a", host_clock_source="hpet"))
+    found.refuse_other("ssh", FAR, facts(host_id="a", host_memory="16040000 kB"))  # ballooned
     found.refuse_other("ssh", {"environment": "ssh me@other"}, facts(host_id="b"))
     with pytest.raises(TareError, match=f"ssh me@rack is another machine .*{said}"):
         found.refuse_other("ssh", FAR, facts(**{"host_id": "a", **other}))

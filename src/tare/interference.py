@@ -131,7 +131,7 @@ class Interference:
             folder = scratch_disk.folder_for(folder)
         elif self._on_device(environment) and not tree:
             return None
-        elif tree or environment == "uml" or is_far(environment):
+        elif tree or environment in ("gvisor", "uml") or is_far(environment):
             return f"what runs inside has no disk for '{self}'. Take `host disk {self.level}`"
         if scratch_disk.is_in_memory(folder):
             return (

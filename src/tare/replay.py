@@ -168,11 +168,12 @@ def _compared(claim: Claim, analysis: Analysis) -> dict[str, Interval | None]:
     sessions, found = analysis.sessions, dict[str, Interval | None]()
     for cells in claim.cells:
         for a, b in paired(_uncut(analysis.plan), cells, against):
-            ratio = (
-                paired_ratio(sessions.column(a, statistic), sessions.column(b, claim.over))
-                if claim.over
-                else ratio_of(sessions, a, b, statistic)
-            ).promised
+            if claim.over:
+                above, _ = sessions.tried(a, b, statistic=statistic)
+                _, below = sessions.tried(a, b, statistic=claim.over)
+                ratio = paired_ratio(above, below).promised
+            else:
+                ratio = ratio_of(sessions, a, b, statistic).promised
             one = ratio.difference if claim.difference else ratio.ratio
             found[a if a == b else f"{a} over {b}"] = None if one.estimate is None else one
     return found

@@ -20,6 +20,9 @@ _OF_A_MACHINE = {
 }
 """Facts of a far machine that are the same as long as it is, in words."""
 
+_BALLOONED = 0.05
+"""By how much of itself the memory of one machine may differ from one look to the next."""
+
 _Key = tuple[str | None, ...]
 
 
@@ -71,7 +74,7 @@ class Unmixed:
     def _refuse_other_machine(self, level: str, found: Mapping[str, object]) -> None:
         # Earlier versions told less of a machine.
         first = {k: v for k, v in self._machines.get(level, {}).items() if k in found}
-        other = [f for f in _OF_A_MACHINE if f in first and first[f] != found[f]]
+        other = [f for f in _OF_A_MACHINE if f in first and _differ(f, first[f], found[f])]
         if other:
             told = ", ".join(f"{_OF_A_MACHINE[f]} {found[f]} and not {first[f]}" for f in other)
             raise TareError(
@@ -80,6 +83,13 @@ class Unmixed:
                 "name each machine by an address of its own, in a new run; or resume this one"
                 " (`tare run --resume`) when the name leads to the first again",
             )
+
+
+def _differ(fact: str, first: object, found: object) -> bool:
+    if fact != "host_memory" or first == found:
+        return first != found
+    a, b = (int(str(told).split()[0]) for told in (first, found))  # "16303428 kB"
+    return abs(a - b) > _BALLOONED * max(a, b)
 
 
 def _guest(levels: Mapping[str, str]) -> _Key:

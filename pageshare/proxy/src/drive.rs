@@ -53,6 +53,8 @@ pub struct Driver {
     paused: bool,
     /// Postcopy has begun, and the guest has run at the destination.
     ran_there: bool,
+    /// This driver has seen it run there: if it stands still now, its operator has paused it.
+    seen_there: bool,
     /// Another driver has begun, and has not noted whether the guest may have run at the destination.
     guesses: bool,
     /// For which QEMU may let the guest stand still.
@@ -98,6 +100,7 @@ impl Driver {
             destination: Destination::new(destination, LOADING),
             paused: false,
             ran_there: false,
+            seen_there: false,
             guesses: false,
             downtime_limit: Duration::from_millis(limit),
             status: (String::new(), Instant::now()),
@@ -200,8 +203,10 @@ impl Driver {
         if let (true, There::Seen(seen)) = (has_switched(&source.migration), &there) {
             // And then the one at the destination may.
             match seen.run_state.as_str() {
-                "running" | "suspended" => (self.ran_there, self.paused) = (true, false),
-                "paused" if self.ran_there => self.paused = true,
+                "running" | "suspended" => {
+                    (self.ran_there, self.seen_there, self.paused) = (true, true, false);
+                }
+                "paused" if self.seen_there => self.paused = true,
                 _ => {}
             }
         }

@@ -52,13 +52,13 @@ impl GuestMemory {
     pub fn learn(&mut self, blocks: &[RamBlock]) -> io::Result<()> {
         let mappings = guest_mappings(self.pid)?;
         self.bytes = mappings.iter().map(|(from, to)| to - from).sum();
-        let mut left = MOST_PLACES_IN_ALL;
+        let (mut left, mut more) = (MOST_PLACES_IN_ALL, blocks.len());
         self.blocks = blocks
             .iter()
             .map(|block| {
                 let places = mappings.iter().flat_map(|(from, to)| places(*from, *to, block.bytes));
-                let addresses: Vec<u64> = places.take(left.min(MOST_PLACES)).collect();
-                left -= addresses.len();
+                let addresses: Vec<u64> = places.take((left / more).min(MOST_PLACES)).collect();
+                (left, more) = (left - addresses.len(), more - 1);
                 (
                     block.name.clone().into_bytes(),
                     Places { bytes: block.bytes, addresses, misses: 0 },
@@ -160,5 +160,6 @@ mod tests {
         guest.learn(&blocks).unwrap();
         let places: usize = guest.blocks.values().map(|places| places.addresses.len()).sum();
         assert_eq!(places, MOST_PLACES_IN_ALL);
+        assert!(guest.blocks.values().all(|places| !places.addresses.is_empty()));
     }
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -64,7 +65,9 @@ class _Out(io.FileIO):
     def write(self, data: Any, /) -> Any:
         """Write, or say why not."""
         try:
-            return super().write(data)
+            while (written := super().write(data)) is None:  # another made it not block
+                select.select([], [self], [])
+            return written
         except OSError as error:
             # What is still held back goes nowhere, or the interpreter's own end would fail, too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
@@ -82,9 +85,10 @@ class _Err(io.FileIO):
     def write(self, data: Any, /) -> Any:
         """Write, or let it go."""
         try:
-            return super().write(data)
+            written = super().write(data)
         except OSError:
-            return len(data)
+            written = None
+        return len(data) if written is None else written  # None: it would have to wait
 
 
 @contextmanager

@@ -14,11 +14,11 @@ use crate::qmp::Qmp;
 const OBJECT: &str = "pageshare-migration";
 /// Beside it in the source, when the guest has arrived: there is nothing left to do.
 const ARRIVED: &str = "pageshare-arrived";
-/// Beside it in the source, too: where the guest has run last, of which only postcopy makes two places
-/// before the migration is over.
+/// Beside it in the source, too, with the mark: where the guest has run last, of which only postcopy
+/// makes two places before the migration is over.
 const RAN: &str = "pageshare-ran";
-const HERE: &str = "here";
-const THERE: &str = "there";
+const HERE: &str = " here";
+const THERE: &str = " there";
 
 /// The word, drawn anew for each migration.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,21 +45,28 @@ impl Mark {
         remove(qmp, OBJECT)?;
         remove(qmp, RAN)
     }
-}
 
-/// Notes in a source that its guest has run nowhere else yet.
-pub(super) fn note_ran_here(qmp: &mut Qmp) -> Result<(), Error> {
-    note(qmp, RAN, HERE)
+    /// Notes in a source that its guest has run nowhere else yet.
+    pub(super) fn note_ran_here(&self, qmp: &mut Qmp) -> Result<(), Error> {
+        note(qmp, RAN, &format!("{}{HERE}", self.0))
+    }
 }
 
 /// Notes in a source that from now on its guest may have run at the destination.
 pub(super) fn note_ran_there(qmp: &mut Qmp) -> Result<(), Error> {
-    note(qmp, RAN, THERE)
+    let mark = word(qmp, OBJECT)?.unwrap_or_default();
+    note(qmp, RAN, &format!("{mark}{THERE}"))
 }
 
-/// Whether the guest of a source may have run at the destination, if that was noted.
+/// Whether the guest of a source may have run at the destination, if this migration noted that.
 pub(super) fn may_have_run_there(qmp: &mut Qmp) -> Result<Option<bool>, Error> {
-    Ok(word(qmp, RAN)?.map(|place| place != HERE))
+    let mark = word(qmp, OBJECT)?.unwrap_or_default();
+    let noted = word(qmp, RAN)?;
+    Ok(match noted.as_deref().and_then(|noted| noted.strip_prefix(&mark)) {
+        Some(HERE) => Some(false),
+        Some(THERE) => Some(true),
+        _ => None,
+    })
 }
 
 /// Notes in a source that its guest has arrived.

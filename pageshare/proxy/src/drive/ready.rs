@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::mark::{Machine, Mark, note_ran_here};
+use super::mark::{Machine, Mark};
 use super::{Driver, look};
 use crate::error::Error;
 
@@ -88,19 +88,20 @@ impl Driver {
     fn begin(&mut self, incoming: Option<&str>) -> Result<(), Error> {
         let mark = Mark::draw()?;
         self.destination.monitor().ask(|qmp| mark.leave_in(qmp))?;
-        self.source.ask(note_ran_here)?;
+        self.source.ask(|qmp| mark.note_ran_here(qmp))?;
         self.source.ask(|qmp| mark.leave_in(qmp))?;
         self.source.is_known_by(mark.clone());
         self.destination.monitor().is_known_by(mark);
         // While QEMU awaits a migration, `stop` only takes its leave to start by itself.
         self.destination.monitor().execute("stop", &json!({}))?;
-        if let Some(uri) = incoming {
-            self.destination.monitor().execute("migrate-incoming", &json!({"uri": uri}))?;
-        }
+        // QEMU takes `migrate-incoming` once: the destination could not be used again.
         if self.stop.load(Ordering::SeqCst) {
             return Err(Error::Refused(
                 "told to end before the migration began: the guest stays at the source".into(),
             ));
+        }
+        if let Some(uri) = incoming {
+            self.destination.monitor().execute("migrate-incoming", &json!({"uri": uri}))?;
         }
         Ok(())
     }
@@ -112,7 +113,9 @@ impl Driver {
         let here = self.source.execute("query-migrate-capabilities", &json!({}))?;
         let there = self.destination.monitor().execute("query-migrate-capabilities", &json!({}))?;
         for name in COMPARED {
-            if has(&here, name) != has(&there, name) {
+            // The destination may offer an acknowledgement that the source does not wait for.
+            let unasked = name == "switchover-ack" && !has(&here, name);
+            if has(&here, name) != has(&there, name) && !unasked {
                 return Err(Error::Refused(format!(
                     "capability `{name}` is on at one QEMU and off at the other; set both alike"
                 )));

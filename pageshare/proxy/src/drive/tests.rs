@@ -27,6 +27,7 @@ fn monitor(directory: &Path, says: &Says) -> Address {
                     leave(&says, id, &about["identity"]);
                 }
                 let mut says = says.lock().unwrap();
+                says.insert(format!("was asked {asked}"), Value::Null);
                 if let ("object-del", Some(id)) = (asked, about["id"].as_str()) {
                     says.remove(&format!("/objects/{id}"));
                 }
@@ -69,7 +70,7 @@ fn begun(here: &Says, there: &Says, ran: Option<&str>) {
         leave(says, "pageshare-migration", &json!("a word"));
     }
     if let Some(place) = ran {
-        leave(here, "pageshare-ran", &json!(place));
+        leave(here, "pageshare-ran", &json!(format!("a word {place}")));
     }
 }
 
@@ -142,6 +143,31 @@ fn a_guest_that_a_driver_which_was_killed_let_run_in_postcopy_is_not_ended_and_r
 }
 
 #[test]
+fn a_guest_that_a_driver_was_killed_before_it_let_run_is_not_taken_for_one_that_is_paused() {
+    let directory = tempfile::tempdir().unwrap();
+    let (here, there) = (says("postcopy-active", "finish-migrate"), says("", "paused"));
+    begun(&here, &there, Some("there"));
+    let mut resumed = driver(directory.path(), &here, &there);
+    let resumed = std::thread::spawn(move || resumed.resume().unwrap());
+    while !there.lock().unwrap().contains_key("was asked cont") {
+        assert!(!resumed.is_finished());
+        std::thread::sleep(SHORT_POLL);
+    }
+    now(&here, "completed", "postmigrate");
+    assert_eq!(resumed.join().unwrap(), Outcome::Arrived { run_state: "running".into() });
+}
+
+#[test]
+fn a_guest_that_another_migration_has_let_run_has_not_run_in_this() {
+    let directory = tempfile::tempdir().unwrap();
+    let (here, there) = (says("failed", "postmigrate"), says("postcopy-paused", "paused"));
+    begun(&here, &there, None);
+    leave(&here, "pageshare-ran", &json!("another here"));
+    let asked = driver(directory.path(), &here, &there).resume().unwrap_err().to_string();
+    assert!(asked.contains("end neither"), "{asked}");
+}
+
+#[test]
 fn a_guest_that_a_driver_of_before_may_have_let_run_in_postcopy_is_not_ended() {
     let directory = tempfile::tempdir().unwrap();
     let (here, there) = (says("failed", "postmigrate"), says("postcopy-paused", "paused"));
@@ -176,11 +202,26 @@ fn a_driver_that_is_told_to_end_before_the_migration_leaves_nothing() {
     let (here, there) = (says("", "running"), says("", "inmigrate"));
     let mut driver = driver(directory.path(), &here, &there);
     driver.stop.store(true, Ordering::SeqCst);
-    let said = driver.prepare(None, None).unwrap_err().to_string();
+    let said = driver.prepare(Some("tcp:host:1"), None).unwrap_err().to_string();
     assert!(said.contains("stays at the source"), "{said}");
     for says in [here, there] {
         let says = says.lock().unwrap();
         assert!(!says.keys().any(|asked| asked.starts_with("/objects")), "{says:?}");
+        assert!(!says.contains_key("was asked migrate-incoming"), "{says:?}");
+    }
+}
+
+/// QEMU ignores one at the destination, and waits for ever where the source alone has it on.
+#[test]
+fn an_acknowledgement_that_the_source_does_not_wait_for_is_no_difference() {
+    let directory = tempfile::tempdir().unwrap();
+    let acknowledges = json!({"return": [{"capability": "switchover-ack", "state": true}]});
+    for (source_waits, ready) in [(false, true), (true, false)] {
+        let (here, there) = (says("", "running"), says("", "inmigrate"));
+        let on = if source_waits { &here } else { &there };
+        on.lock().unwrap().insert("query-migrate-capabilities".into(), acknowledges.clone());
+        let prepared = driver(directory.path(), &here, &there).prepare(None, None);
+        assert_eq!(prepared.is_ok(), ready, "{prepared:?}");
     }
 }
 

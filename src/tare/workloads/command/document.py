@@ -66,6 +66,10 @@ class Asked:
         found = document.get("factors")
         self._factors: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
         self.lines: dict[str, dict[str, str]] = {factor: {} for factor in self.named}
+        session = self.content.get("session")
+        self._shell = session.get("shell") if isinstance(session, Mapping) else None
+        if isinstance(self._shell, str):
+            self._split(("session", "shell"), self._shell, "")
         for factor, field in self.named.items():
             self._read_lines(factor, field)
         self.parameters = dict(self._parameters(factors))
@@ -108,14 +112,15 @@ class Asked:
         elif not line.strip():
             self._say(path, f"has to be a command line, not {shown(written)}")
         else:
-            session = self.content.get("session")
-            if not (isinstance(session, Mapping) and session.get("shell")):  # which splits it
-                try:
-                    shlex.split(line)
-                except ValueError as error:
-                    why = f"cannot be split into words ({str(error).lower()}) without a `shell`"
-                    self._say(path, why)
+            if not self._shell:  # which splits it
+                self._split(path, line, " without a `shell`")
             self.lines[factor][name] = line
+
+    def _split(self, path: tuple[Any, ...], line: str, unless: str) -> None:
+        try:
+            shlex.split(line)
+        except ValueError as error:
+            self._say(path, f"cannot be split into words ({str(error).lower()}){unless}")
 
     def _parameters(self, factors: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Factors that are not every experiment's, and stand as {name} where they are put in."""

@@ -91,7 +91,7 @@ class Executing(rows.InEnvironment[R, CommandSettings]):
         parameters, readings = tuple(found.parameters.items()), tuple(found.readings.items())
         judged = asked.get("statistic")
         return Made(
-            _made(type(self), lines, parameters, readings, judged and str(judged)),
+            _made(type(self), lines, parameters, readings, str(judged) if judged else None),
             found.content,
         )
 

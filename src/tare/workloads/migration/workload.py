@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -189,11 +189,15 @@ class _Trial:
                 stack.enter_context(ksm.merging(self._site.leftovers, bed.home.pid))
             prealloc = self._levels.destination == "preallocated"
             there = stack.enter_context(bed.awaiting(prealloc=prealloc))
-            measured = self._measured(stack, there)
+            measured, proxies = self._measured(stack, there)
             bed.bring_back(there)
-        return measured
+            if proxies is None:
+                return measured
+            # Read with the guest at home: it has arrived, whatever these say of its migration.
+            told = {"proxies": proxies.records_of_pages(), "index_seconds": proxies.index_seconds}
+            return replace(measured, settings={**measured.settings, **told})
 
-    def _measured(self, stack: ExitStack, there: Guest) -> Measurement:
+    def _measured(self, stack: ExitStack, there: Guest) -> tuple[Measurement, Proxies | None]:
         bed, arm, home = self._bed, self._arm, self._bed.home
         wire = bed.lay_wire(self._levels)
         for guest in (home, there):
@@ -241,17 +245,13 @@ class _Trial:
             "guests_cpu_share": {n: ns / journey.total for n, ns in guests.items()},
             "throughput": beside.series(journey),
         }
-        if proxies:
-            settings |= {
-                "proxies": proxies.records_of_pages(),
-                "index_seconds": proxies.index_seconds,
-            }
-        return Measurement(
+        measured = Measurement(
             # A part that took no time is absent: ratios of it would mean nothing.
             values={name: float(value) for name, value in values.items() if value > 0},
             settings=settings,
             duration_ns=journey.total,
         )
+        return measured, proxies
 
     def _prepare(self, guest: Guest) -> None:
         """Set every capability that some arm sets, so that none is left of the last trial."""
