@@ -177,6 +177,16 @@ def test_an_impossible_budget_is_refused_with_what_it_would_take():
     assert "too short" in found.stderr
 
 
+def test_a_budget_that_is_too_short_for_a_part_says_of_which_and_what_was_given():
+    found = tare("run", str(HOME / "experiments/environments.yaml"), "--dry-run", "--budget", "2m")
+    assert found.returncode == Exit.USAGE
+    parts = r"2 min for \d parts is too short; [a-z-]+, by its share: a budget of \d"
+    assert re.search(parts, found.stderr)
+    found = tare("replay", "B", "--dry-run", "--budget", "1s")
+    assert found.returncode == Exit.USAGE
+    assert re.search(r"tare: [a-z-]+: a budget of 1 s is too short", found.stderr)
+
+
 def test_the_report_of_a_result_can_be_drawn_again_and_read_by_machines(tmp_path):
     record = records.make(tmp_path / "r")
     found = tare("report", str(record.folder), "--json")
