@@ -84,6 +84,8 @@ class Recipe:
     """Standard deviation of the logarithm between sessions; ten times as much in a guest."""
     scale: Mapping[str, float] = field(default_factory=dict)
     """Cell id -> factor on its response times."""
+    stray: Mapping[tuple[int, str], float] = field(default_factory=dict)
+    """(block, cell id) -> factor on the response times of that session, besides."""
     failing: frozenset[tuple[int, str]] = frozenset()
     """(block, cell id) of trials that fail."""
     lost: Mapping[str, int] = field(default_factory=dict)
@@ -150,7 +152,8 @@ def _trial(
     if (block, cell.id) in recipe.failing:
         return Trial(**common, status="failed", error=recipe.error)
     spread = recipe.spread * (10 if guest else 1)
-    median = recipe.truth_us(cell) * 1e3 * recipe.scale.get(cell.id, 1.0)
+    factor = recipe.scale.get(cell.id, 1.0) * recipe.stray.get((block, cell.id), 1.0)
+    median = recipe.truth_us(cell) * 1e3 * factor
     if cell.levels.get("transport") == "fastdds" and rng.random() < 0.4:
         median *= 1.4
     median *= float(np.exp(rng.normal(0, spread)))

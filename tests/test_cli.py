@@ -179,6 +179,16 @@ def test_an_impossible_budget_is_refused_with_what_it_would_take():
     assert "too short" in found.stderr
 
 
+def test_a_budget_that_is_too_short_for_a_part_says_of_which_and_what_was_given():
+    found = tare("run", str(HOME / "experiments/environments.yaml"), "--dry-run", "--budget", "2m")
+    assert found.returncode == Exit.USAGE
+    parts = r"2 min for \d parts is too short; [a-z-]+, by its share: a budget of \d"
+    assert re.search(parts, found.stderr)
+    found = tare("replay", "B", "--dry-run", "--budget", "1s")
+    assert found.returncode == Exit.USAGE
+    assert re.search(r"tare: [a-z-]+: a budget of 1 s is too short", found.stderr)
+
+
 def test_the_report_of_a_result_can_be_drawn_again_and_read_by_machines(tmp_path):
     record = records.make(tmp_path / "r")
     found = tare("report", str(record.folder), "--json")
@@ -195,7 +205,7 @@ def test_what_is_no_result_is_named(tmp_path):
 
 
 def test_compare_fails_on_a_slower_result_and_only_then(tmp_path):
-    a, b = tmp_path / "a", tmp_path / "b"
+    a, b, c = tmp_path / "a", tmp_path / "b", tmp_path / "c"
     text = "title: t\nfactors: {transport: [udp, icmp]}\nbaseline: {transport: udp}\n"
     for run in range(4):
         records.make(a / str(run), records.Recipe(seed=run, requests=100), text)
@@ -208,11 +218,21 @@ def test_compare_fails_on_a_slower_result_and_only_then(tmp_path):
     assert "no verdict" in one.stderr
     assert json.loads(one.stdout)["runs"] == [1, 1]
     assert tare("compare", str(a / "0"), str(b / "0")).returncode == 0
-    three = tare("compare", *map(str, (a, a, b)), "--json", "--fail-on", "slower")
+    shutil.copytree(a, c)
+    for run in range(4):  # a run is known by its plan and its first trial
+        trials = c / str(run) / "trials.ndjson"
+        trials.write_text(trials.read_text().replace("2026-01-01", "2026-01-02"))
+    three = tare("compare", *map(str, (a, c, b)), "--json", "--fail-on", "slower")
     assert three.returncode == 1
     assert [len(one["cells"]) for one in json.loads(three.stdout)["comparisons"]] == [2, 2]
     told = tare("compare", str(a), str(b), "--markdown").stdout
     assert "| **slower** | udp |" in told
+    # Against themselves runs are no slower, whatever the version is: a slip that passes a gate.
+    shutil.copytree(b / "2", c / "4")
+    for later in (b, c):
+        itself = tare("compare", str(b), str(later), "--fail-on", "slower")
+        assert itself.returncode == Exit.USAGE
+        in_a_line(itself, "on both sides")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import pytest
 from hypothesis import given
@@ -49,6 +50,20 @@ def test_the_verdict_is_said_in_a_sentence_with_a_row_and_a_picture(tmp_path):
     (row,) = [line for line in lines if line.startswith("slower")]
     assert "\N{BLACK CIRCLE}" in row.partition("\N{MULTIPLICATION SIGN}")[0]
     assert not (record.folder / "report.html").exists()
+
+
+def test_the_noise_floor_is_no_smaller_for_arms_that_agree_by_luck(tmp_path):
+    # Each arm of the pair has one session in eight that takes ten times as long: their means agree.
+    stray = {(2, "native"): 10.0, (5, "native#2"): 10.0}
+    record = records.make(tmp_path / "r", records.Recipe(stray=stray), TEXT)
+    said = drawn(record, 200)
+    largest, found = re.search(
+        r"the same cell twice differed by at most ([0-9.]+)\s%; a difference of ([0-9]+)\s%", said
+    ).groups()
+    assert float(largest) < 5
+    assert float(found) > 100
+    told = json.loads(tare("show", str(record.folder), "--json").stdout)
+    assert told["found_percent"] > 100
 
 
 def test_on_a_narrow_terminal_the_picture_stands_below_and_no_figure_is_cut(tmp_path):

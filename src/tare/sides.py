@@ -35,6 +35,8 @@ class Run(ABC):
     settings: Mapping[str, Any]
     """Of every session."""
     notes: Sequence[str] = ()
+    identity: str
+    """The same for the run's copies, and for no other run."""
 
     @abstractmethod
     def statistic(self, key: Hashable) -> Statistic:
@@ -67,6 +69,7 @@ class TareRun(Run):
     def __init__(self, record: Record) -> None:
         plan = record.plan
         self.folder = record.folder
+        self.identity = _identity(record.folder)
         self.summary = plan.experiment.statistic
         self.margin = plan.experiment.margin_share
         self.conditions = record.fingerprint.whole
@@ -110,6 +113,7 @@ class ToolRun(Run):
     def __init__(self, path: Path) -> None:
         self.tool, found = foreign.load(path)
         self.folder = path
+        self.identity = str(path.resolve())
         self.names = {name: name for name in found.benchmarks}
         self.summary = f"{self.tool.value} ({self.tool.name})"
         self.margin = _MARGIN
@@ -166,14 +170,37 @@ def _refuse_copies(results: Iterable[Path]) -> None:
     """How much runs differ is not told by one run that lies there twice."""
     seen: dict[str, Path] = {}
     for result in results:
-        trials = result / "trials.ndjson"
-        if not trials.is_file() or not trials.stat().st_size:
-            continue  # it has not begun
-        first = seen.setdefault(run_id(result), result)
+        first = seen.setdefault(_identity(result), result)
         if first is not result:
             raise UsageError(
                 f"{result} is a copy of {first}", "remove one of them: runs are counted"
             )
+
+
+def _identity(result: Path) -> str:
+    """What a result has in common with its copies; one that has not begun is itself alone."""
+    trials = result / "trials.ndjson"
+    begun = trials.is_file() and trials.stat().st_size
+    return run_id(result) if begun else str(result.resolve())
+
+
+def refuse_shared(sides: Sequence[Sequence[Run]]) -> None:
+    """Refuse a run that is on two sides: held against itself it is as fast, whatever it measured.
+
+    A side of one run gives no verdict, and may be looked at as one likes.
+
+    Raises:
+        UsageError: a side of several runs has one that an earlier such side has.
+    """
+    seen: dict[str, tuple[int, Path]] = {}
+    for place, side in enumerate(runs for runs in sides if len(runs) > 1):
+        for run in side:
+            first, folder = seen.setdefault(run.identity, (place, run.folder))
+            if first != place:
+                raise UsageError(
+                    f"{run.folder} is {folder}, or a copy of it: one run cannot be on both sides",
+                    "name the folders of two versions",
+                )
 
 
 def side_name(runs: Sequence[Run]) -> str:

@@ -208,6 +208,15 @@ def test_the_summary_for_the_terminal_has_every_verdict(found, capsys):
     assert "Noise floor" in shown
 
 
+def test_without_the_words_of_the_experiment_the_page_is_drawn_and_says_so(tmp_path):
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=20))
+    record.experiment_path.write_bytes(b"title: \xfc\n")
+    assert "title: " in report.render(analysis.analyse(record))
+    record.experiment_path.unlink()
+    page = report.render(analysis.analyse(record))
+    assert "experiment.yaml cannot be read: No such file or directory." in page
+
+
 def test_a_page_that_cannot_be_written_leaves_nothing_half_done(tmp_path):
     path = tmp_path / "report.html"
     path.mkdir()

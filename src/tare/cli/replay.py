@@ -82,9 +82,9 @@ def _fitted(plans: dict[str, run.Planned], budget_s: float) -> dict[str, run.Pla
     while True:
         try:
             return run.fitted(plans, budget_s)
-        except UsageError:
+        except UsageError as error:
             if len(plans) == 1:
-                raise
+                raise UsageError(f"{', '.join(plans)}: {error.what}", error.remedy) from error
         longest = max(plans, key=lambda name: plans[name].plan.seconds())
         takes = printing.minutes(plans[longest].plan.seconds())
         printing.say(f"[yellow]without {longest}:[/]", f"it takes {takes}, more than there is")

@@ -227,7 +227,8 @@ def compare(
         raise UsageError(f"there is nothing to compare {results[0]} with", "name another: A B")
     if json_ and markdown:
         raise UsageError("--json and --markdown are two formats", "choose one")
-    first, *others = map(sides.runs_of, results)
+    first, *others = every = [*map(sides.runs_of, results)]
+    sides.refuse_shared(every)
     found = comparing.compare_all(first, others, across_machines=across_machines)
     if json_:
         shown = [comparing.as_json(versions) for versions in found]

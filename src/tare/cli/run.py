@@ -275,10 +275,20 @@ def fitted(plans: Mapping[str, Planned], budget_s: float) -> dict[str, Planned]:
     from tare import cuts  # noqa: PLC0415 - so that --help is fast
 
     share = budget_s / (sum(part.plan.seconds() for part in plans.values()) or 1.0)
-    return {
-        name: replace(part, plan=cuts.fit(part.plan, part.plan.seconds() * share))
-        for name, part in plans.items()
-    }
+    found = {}
+    for name, part in plans.items():
+        try:
+            found[name] = replace(part, plan=cuts.fit(part.plan, part.plan.seconds() * share))
+        except UsageError as error:
+            if len(plans) == 1:
+                raise
+            # What was asked for is a time for all of them, and no other was named.
+            raise UsageError(
+                f"{printing.minutes(budget_s)} for {len(plans)} parts is too short; {name}, by its"
+                f" share: {error.what}",
+                "give them more time, or run parts by themselves",
+            ) from error
+    return found
 
 
 def _refuse_without_end(plans: Mapping[str, Planned]) -> None:

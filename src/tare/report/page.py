@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -47,7 +48,7 @@ def render(analysis: Analysis) -> str:
         "headline": headline(analysis, names),
         "experiment": analysis.experiment,
         "plan": analysis.plan,
-        "source": (analysis.folder / "experiment.yaml").read_text(encoding="utf-8"),
+        "source": _source(analysis.folder / "experiment.yaml"),
         "again": shell_line(
             *("tare", "run", "experiment.yaml", "--seed", analysis.plan.seed),
             *analysis.experiment.options,
@@ -138,6 +139,14 @@ class _Answers:
     sentences: tuple[Sentence, ...]
     open: bool
     """Shown at once; a long list is folded, and the figure below shows it at a glance."""
+
+
+def _source(path: Path) -> str:
+    """The experiment as it was written; the plan has all that the page says, and not the words."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        return f"{path.name} cannot be read: {error.strerror}."
 
 
 def _grouped(

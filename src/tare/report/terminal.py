@@ -16,8 +16,11 @@ from tare.report.page import conditions
 from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.report.wording import Names
 from tare.stats import Interval
+from tare.stats.noise import NoiseFloor
 
 _LONGEST = 200
+_MOST_FOUND = 1000
+"""Percent; beyond, how much more it is tells nobody anything."""
 _STYLES = {
     "slower": "red",
     "faster": "green",
@@ -45,14 +48,23 @@ def summary(analysis: Analysis) -> RenderableType:
         *(Text(line) for line in gate.after(analysis) or [remarks.outcome(analysis)]),
     ]
     if analysis.noise.pairs:
-        largest = numbers.percent(analysis.noise.largest_percent)
-        lines.append(Text(f"Noise floor: the same cell twice differed by at most {largest}."))
+        lines.append(Text(_noise(analysis.noise)))
     for cells, blocks, reason in remarks.failures(analysis, names):
         which = "; ".join(cells.splitlines())
         lines.append(Text(f"failed in {blocks}: {which}: {_short(reason)}", "yellow"))
     lines += [Text(f"caution: {caution}", "yellow") for caution in remarks.cautions(analysis)]
     lines += [Text(f"note: {note}", "dim") for note in remarks.observations(analysis, names)]
     return Group(*lines)
+
+
+def _noise(floor: NoiseFloor) -> str:
+    """What the A/A pairs showed, and what such a run finds: the first may be small by luck."""
+    largest, found = floor.largest_percent, floor.detectable_percent or 0.0
+    least = numbers.percent(found) if found < _MOST_FOUND else f"more than {_MOST_FOUND} %"
+    return (
+        f"Noise floor: the same cell twice differed by at most {numbers.percent(largest)}; a"
+        f" difference of {least} is found four times in five."
+    )
 
 
 def _cells(analysis: Analysis, names: Names) -> list[RenderableType]:
@@ -135,6 +147,7 @@ def verdicts(analysis: Analysis) -> dict[str, Any]:
         "unit": analysis.statistic.unit,
         "margin": analysis.experiment.margin_share,
         "noise_percent": analysis.noise.largest_percent if analysis.noise.pairs else None,
+        "found_percent": analysis.noise.detectable_percent if analysis.noise.pairs else None,
         "cells": tables.told(analysis),
         "comparisons": [_comparison(question) for question in analysis.questions],
         "failed": [{"cell": t.cell, "block": t.block, "error": t.error} for t in analysis.failures],
