@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from needs import SMALL
 from tare import experiment as experiments
 from tare import plan as plans
 from tare import repetition
@@ -118,6 +119,11 @@ def make(
                     where = (block, position, repeat)
                     writer.append(_trial(record, recipe, where, plan.cell(cell_id), rng))
     return record
+
+
+def small(folder: Path, text: str = SMALL) -> Record:
+    """Make a whole record of few trials, where it does not matter what they say."""
+    return make(folder, Recipe(blocks=2, requests=50), text)
 
 
 def _trial(

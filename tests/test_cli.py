@@ -73,22 +73,31 @@ def without_capabilities(*words, cwd):
     )  # fmt: skip
 
 
+HIDDEN = ("", "plan.json", "trials.ndjson", "environment.json")
+
+
 @needs_root
-@pytest.mark.parametrize("hidden", ["", "plan.json", "trials.ndjson", "environment.json"])
+@pytest.mark.parametrize("hidden", HIDDEN)
 def test_what_another_user_keeps_to_himself_is_no_defect(tmp_path, hidden):
-    records.make(tmp_path / "results/mine")
-    theirs = records.make(tmp_path / "results/theirs").folder
+    theirs = records.small(tmp_path / "theirs").folder
     (theirs / hidden).chmod(0)
     for command in ("show", "report", "export"):
         found = without_capabilities(command, str(theirs), cwd=tmp_path)
         assert "Traceback" not in found.stderr
         assert found.returncode in (Exit.USAGE, Exit.UNAVAILABLE), (command, found)
         assert "ermission denied" in found.stderr or "is not readable" in found.stderr
+    if hidden == "trials.ndjson":
+        in_a_line(found, f"tare: cannot read or write {theirs / hidden}: Permission denied")
+
+
+@needs_root
+def test_what_others_keep_to_themselves_hides_no_result_of_mine(tmp_path):
+    records.small(tmp_path / "results/mine")
+    for number, hidden in enumerate(HIDDEN):
+        (records.small(tmp_path / f"results/{number}").folder / hidden).chmod(0)
     listed = without_capabilities("list", cwd=tmp_path)
     assert listed.returncode == 0, listed.stderr
     assert "results/mine" in listed.stdout
-    if hidden == "trials.ndjson":
-        in_a_line(found, f"tare: cannot read or write {theirs / hidden}: Permission denied")
 
 
 @pytest.mark.parametrize("command", ["run", "show", "new", "list", "report", "compare", "predict"])
@@ -190,7 +199,7 @@ def test_a_budget_that_is_too_short_for_a_part_says_of_which_and_what_was_given(
 
 
 def test_the_report_of_a_result_can_be_drawn_again_and_read_by_machines(tmp_path):
-    record = records.make(tmp_path / "r")
+    record = records.small(tmp_path / "r")
     found = tare("report", str(record.folder), "--json")
     assert found.returncode == 0, found.stderr
     said = json.loads(found.stdout)
@@ -252,14 +261,14 @@ def test_compare_lets_nothing_pass_that_failed_or_is_missing(tmp_path, later, co
 
 
 def test_export_writes_a_table(tmp_path):
-    record = records.make(tmp_path / "r")
+    record = records.small(tmp_path / "r")
     found = tare("export", str(record.folder), "--format", "csv")
     assert found.returncode == 0, found.stderr
-    assert found.stdout.count("\n") > 10
+    assert found.stdout.count("\n") == 1 + len(record.trials())
 
 
 def test_list_shows_experiments_and_results(tmp_path):
-    record = records.make(tmp_path / "results" / "r")
+    record = records.small(tmp_path / "results" / "r")
     rows = json.loads(tare("list", "--results", str(tmp_path / "results"), "--json").stdout)
     kinds = {row["path"]: row["kind"] for row in rows}
     assert kinds[str(record.folder)] == "result"
@@ -307,7 +316,7 @@ def test_messages_are_not_wrapped_so_that_paths_can_be_copied(tmp_path):
 
 
 def test_a_table_in_a_pipe_keeps_every_name_on_one_line(tmp_path):
-    record = records.make(tmp_path / "results" / ("long" * 30))
+    record = records.small(tmp_path / "results" / ("long" * 30))
     found = tare("list", "--results", tmp_path / "results", COLUMNS="")
     assert any(str(record.folder) in line for line in found.stdout.splitlines()), found.stdout
 
@@ -324,7 +333,7 @@ def test_nothing_is_predicted_in_words_and_not_by_an_empty_table(tmp_path):
 
 
 def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):
-    record = records.make(tmp_path / "r")
+    record = records.small(tmp_path / "r")
     found = tare("run", str(record.folder))
     assert found.returncode == Exit.USAGE
     in_a_line(found, f"tare run --resume {record.folder}")
@@ -334,14 +343,14 @@ def test_a_result_given_for_an_experiment_is_told_apart(tmp_path):
     "more", [["--dry-run"], ["--budget", "5m"], ["--seed", "1"], ["--out", "x"], ["x.yaml"]]
 )
 def test_resuming_takes_nothing_that_it_would_ignore(tmp_path, more):
-    record = records.make(tmp_path / "r")
+    record = records.small(tmp_path / "r")
     found = tare("run", "--resume", str(record.folder), *more)
     assert found.returncode == Exit.USAGE
     in_a_line(found, "--resume goes on with the plan on record")
 
 
 def test_a_summary_of_no_gate_is_refused_before_anything_is_run(tmp_path):
-    record = records.make(tmp_path / "r")
+    record = records.small(tmp_path / "r")
     (tmp_path / "part.yaml").write_text(SMALL)
     (tmp_path / "suite.yaml").write_text("title: t\nparts: [part.yaml]\n")
     for words in (
@@ -382,7 +391,7 @@ def test_a_dry_run_says_what_it_would_go_on_without(tmp_path):
 
 
 def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path):
-    record = records.make(tmp_path / "r")
+    record = records.small(tmp_path / "r")
     page = tmp_path / "page.html"
     (record.folder / "report.html").mkdir()  # nobody can write there, not even root
     refused = tare("report", str(record.folder))
@@ -393,15 +402,15 @@ def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path
 
 
 def test_the_page_of_a_result_where_one_is_names_its_folder(tmp_path):
-    record = records.make(tmp_path / "mine")
+    record = records.small(tmp_path / "mine")
     assert tare("report", ".", cwd=record.folder).returncode == 0
     assert "<code>tare report mine</code>" in (record.folder / "report.html").read_text()
 
 
 def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
     title = 'title: "[bold]x[/bold] <script>alert(1)</script>"\n'
-    text = title + records.EXPERIMENT.partition("\n")[2]
-    record = records.make(tmp_path / "results" / "[red]r", text=text)
+    text = title + SMALL.partition("\n")[2]
+    record = records.small(tmp_path / "results" / "[red]r", text)
     found = tare("list", "--results", str(tmp_path / "results"))
     assert "[bold]x[/bold] <script>" in found.stdout
     drawn = tare("report", str(record.folder))
@@ -411,8 +420,8 @@ def test_markup_in_a_title_is_shown_as_it_is(tmp_path):
 
 
 def test_no_text_of_a_result_commands_the_terminal(tmp_path):
-    text = 'title: "mine\\e]0;yours\\a"\n' + records.EXPERIMENT.partition("\n")[2]
-    record = records.make(tmp_path / "results" / "r", text=text)
+    text = 'title: "mine\\e]0;yours\\a"\n' + SMALL.partition("\n")[2]
+    record = records.small(tmp_path / "results" / "r", text)
     for argv in (["list", "--results", str(tmp_path / "results")], ["report", str(record.folder)]):
         said = tare(*argv)
         assert "mine␛]0;yours" in said.stdout
@@ -432,7 +441,7 @@ def on_a_pipe_without_a_reader(argv, stream):
 
 
 def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path):
-    a, b = (str(records.make(tmp_path / name).folder) for name in "ab")
+    a, b = (str(records.small(tmp_path / name).folder) for name in "ab")
     for argv, code in (
         (["list"], Exit.OK), (["schema"], Exit.OK), (["--help"], Exit.OK), (["show", a], Exit.OK),
         (["export", a], Exit.OK), (["compare", a, b, "--fail-on", "slower"], Exit.INCONCLUSIVE),
@@ -467,7 +476,7 @@ NOT_HEARD = [
 
 @pytest.mark.parametrize(("argv", "code"), NOT_HEARD)
 def test_a_standard_error_that_takes_nothing_changes_no_exit_code(tmp_path, argv, code):
-    result = str(records.make(tmp_path / "r").folder)
+    result = str(records.small(tmp_path / "r").folder)
     words = [result if word == "RESULT" else word for word in argv]
     line = [sys.executable, "-m", "tare", *words]
     assert on_a_pipe_without_a_reader(words, "stderr").returncode == code
@@ -508,7 +517,7 @@ def test_a_defect_that_cannot_be_told_is_no_verdict_either():
      ["show", "RESULT"], ["show", "RESULT", "--json"], ["export", "RESULT"]],
 )  # fmt: skip
 def test_an_output_that_is_full_is_told_in_a_sentence(tmp_path, argv):
-    result = str(records.make(tmp_path / "r").folder)
+    result = str(records.small(tmp_path / "r").folder)
     words = [result if word == "RESULT" else word for word in argv]
     with Path("/dev/full").open("w") as full:
         found = subprocess.run(
@@ -530,7 +539,7 @@ def test_an_output_that_is_closed_is_no_traceback():
 
 def test_a_limit_that_is_too_small_for_the_libraries_is_told_at_once(tmp_path):
     limit = ["prlimit", f"--as={400_000 << 10}", sys.executable, "-m", "tare"]
-    for argv in (["list"], ["show", str(records.make(tmp_path / "r").folder)]):
+    for argv in (["list"], ["show", str(records.small(tmp_path / "r").folder)]):
         found = subprocess.run(
             [*limit, *argv], cwd=HOME, capture_output=True, text=True, timeout=60, check=False
         )
@@ -568,7 +577,7 @@ def test_a_command_line_is_one_line_and_the_shell_reads_the_same_words():
 
 
 def test_a_command_line_that_is_told_can_be_pasted(tmp_path):
-    record = records.make(tmp_path / "my results" / "it's; one")
+    record = records.small(tmp_path / "my results" / "it's; one")
     found = tare("run", record.folder)
     told = found.stderr.partition("go on with it: ")[2].partition("; do it again: ")
     assert shlex.split(told[0]) == ["tare", "run", "--resume", str(record.folder)]

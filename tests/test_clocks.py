@@ -38,14 +38,14 @@ def test_whatever_a_probe_prints_is_read_or_spoils_the_trial(output: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "broken",
+    ("broken", "says"),
     [
-        {"batches": []},
-        {"resolution_ns": None},
-        {"counters": {"received": 0}},
-        {"batches": [float("nan")]},
+        ({"batches": []}, "something else than times"),
+        ({"resolution_ns": None}, "something else than times"),
+        ({"counters": {"received": 0}}, "something else than times"),
+        ({"batches": [float("nan")]}, "times that cannot be"),
     ],
 )
-def test_a_figure_that_is_missing_is_never_made_up(broken: dict[str, object]) -> None:
-    with pytest.raises(TrialError):
+def test_a_figure_that_is_missing_is_never_made_up(broken: dict[str, object], says: str) -> None:
+    with pytest.raises(TrialError, match=says):
         clocks._clock(lambda *_: json.dumps({**GOOD, **broken}))

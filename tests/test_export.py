@@ -56,7 +56,7 @@ def test_what_is_written_is_what_is_on_record(record, tmp_path, format_):
     assert whole["p50_ns"] == pytest.approx(6900, rel=0.1)
     assert whole["p99_ns"] > whole["p50_ns"]
     assert whole["p99.99_ns"] is None, "400 samples cannot resolve it"
-    assert whole["drift_flagged"] in (True, False)
+    assert isinstance(whole["drift_flagged"], bool)
 
 
 def test_a_factor_that_does_not_apply_is_null(record):

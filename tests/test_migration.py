@@ -6,6 +6,7 @@ import asyncio
 import json
 import lzma
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
     ],
 )
 def test_a_level_that_means_nothing_is_refused(factor, written):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=f"'{re.escape(written)}'"):
         MigrationLevels.rows[factor].level(written)
 
 

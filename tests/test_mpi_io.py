@@ -145,8 +145,13 @@ def test_what_a_file_system_forgets_is_still_there(tmp_path: Path) -> None:
 
 
 def test_a_program_that_prints_no_record_fails_its_trial() -> None:
-    for printed in ("", "nothing here", '{"total": 1}\n{"total": 2}', "{broken"):
-        with pytest.raises(TrialError):
+    for printed, says in (
+        ("", "printed 0 records"),
+        ("nothing here", "printed 0 records"),
+        ('{"total": 1}\n{"total": 2}', "printed 2 records"),
+        ("{broken", "that is no JSON: '{broken'"),
+    ):
+        with pytest.raises(TrialError, match=says):
             PROGRAMS["grid"].values(printed)
 
 

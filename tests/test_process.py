@@ -188,7 +188,7 @@ def test_an_event_that_does_not_come_times_out() -> None:
 def test_telling_the_dead_is_an_error() -> None:
     with start(Command(("true",))) as running:
         assert running.ended_within(20)
-        with pytest.raises(ProcessError):
+        with pytest.raises(ProcessError, match="does not read its input"):
             running.tell("x")
             running.tell("x")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -64,7 +65,7 @@ def test_one_level_has_one_form_however_it_is_written(factor, written, shown):
     ],
 )
 def test_a_level_that_means_nothing_is_refused(factor, written):
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match=re.escape(str(written).split()[-1])):
         level(factor, written)
 
 

@@ -135,7 +135,7 @@ def test_where_there_is_no_result_that_is_said(tmp_path):
     found = tare("show", cwd=tmp_path)
     assert found.returncode == Exit.USAGE
     in_a_line(found, "there is no result in results/")
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="there is no result in"):
         catalogue.newest(tmp_path)
 
 

@@ -33,5 +33,5 @@ def test_a_disturbed_batch_moves_the_mean_and_not_the_median():
 
 
 def test_no_batches_are_no_cost():
-    with pytest.raises(TrialError):
+    with pytest.raises(TrialError, match="probe syscall printed no batches"):
         _cost('{"batches": []}', "syscall")

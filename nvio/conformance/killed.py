@@ -154,6 +154,7 @@ def run_until(job: subprocess.Popen[bytes], progress: Path, ranks: int, rounds: 
             raise RunError(f"the program ended by itself with status {job.returncode}")
         if time.monotonic() > deadline:
             raise RunError("the program did not come far enough in 60 s")
+        time.sleep(0.002)  # its ranks need the processors
 
 
 def kill_one(

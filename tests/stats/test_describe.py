@@ -45,9 +45,12 @@ def test_low_and_high_percentiles_need_the_same():
     assert samples_needed(1.0) == samples_needed(99.0)
 
 
-@pytest.mark.parametrize(("percent", "confidence"), [(0, 0.95), (100, 0.95), (50, 1.0)])
-def test_no_number_of_samples_resolves_an_extreme(percent, confidence):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("percent", "confidence", "says"),
+    [(0, 0.95, "percentile"), (100, 0.95, "percentile"), (50, 1.0, "confidence")],
+)
+def test_no_number_of_samples_resolves_an_extreme(percent, confidence, says):
+    with pytest.raises(ValueError, match=says):
         samples_needed(percent, confidence)
 
 
@@ -247,7 +250,7 @@ def test_a_session_of_zero_is_refused():
 @given(st.integers(0, 60), st.integers(1, 60))
 def test_the_interval_of_a_share_is_scipys_exact_one(count, of):
     if count > of:
-        with pytest.raises(ValueError):
+        with pytest.raises(ValueError, match="does not lie between 0 and"):
             proportion(count, of)
         return
     known = stats.binomtest(count, of).proportion_ci(0.95, method="exact")
@@ -296,9 +299,17 @@ def test_clustering_never_narrows(counts):
     assert found.effective <= plain.effective
 
 
-@pytest.mark.parametrize(("late", "of"), [([1, 2], [3]), ([4], [3]), ([-1], [3]), ([[1]], [[2]])])
-def test_contradicting_counts_are_refused(late, of):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("late", "of", "says"),
+    [
+        ([1, 2], [3], "one number a session"),
+        ([4], [3], "outside 0 to"),
+        ([-1], [3], "outside 0 to"),
+        ([[1]], [[2]], "one number a session"),
+    ],
+)
+def test_contradicting_counts_are_refused(late, of, says):
+    with pytest.raises(ValueError, match=says):
         clustered_proportion(late, of)
 
 

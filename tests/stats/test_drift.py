@@ -75,7 +75,7 @@ def test_few_and_equal_blocks_have_no_trend():
     assert block_trend([1.0, 2.0, 3.0, 4.0]).p is None
     equal = block_trend([5.0] * 8)
     assert (equal.percent_per_block, equal.p, equal.flagged) == (0.0, None, False)
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="absent one is None"):
         block_trend([0.0] * 8)
 
 
@@ -109,7 +109,7 @@ def test_modes_need_eight_sessions_and_forget_the_unit():
     assert two_modes([3.0] * 9) is None
     values = np.random.default_rng(17).lognormal(0, 0.1, 9)
     assert two_modes(values * 1e6).p == two_modes(values).p
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="absent one is None"):
         two_modes([0.0] * 8)
 
 
@@ -154,9 +154,16 @@ def test_with_nothing_to_compare_the_minimum_is_enough():
     assert rule({}, 8).action is Action.STOP
 
 
-@pytest.mark.parametrize("how", [{"min_blocks": 0}, {"min_blocks": 31}, {"target_percent": 0.0}])
-def test_rules_that_contradict_themselves_are_refused(how):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        ({"min_blocks": 0}, "1 <= min <= max"),
+        ({"min_blocks": 31}, "1 <= min <= max"),
+        ({"target_percent": 0.0}, "half-width must be positive"),
+    ],
+)
+def test_rules_that_contradict_themselves_are_refused(how, says):
+    with pytest.raises(ValueError, match=says):
         rule({"a": 1.0}, 8, **how)
 
 

@@ -27,5 +27,6 @@ def test_known_splits():
 
 @pytest.mark.parametrize("values", [[], [0.0, 0.0], [-1.0, 2.0], [float("inf"), 1.0]])
 def test_what_is_no_split_is_refused(values):
-    with pytest.raises(ValueError):
+    says = "finite, not negative and not all zero" if values else "at least one share"
+    with pytest.raises(ValueError, match=says):
         jain_index(values)

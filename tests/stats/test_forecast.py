@@ -25,9 +25,16 @@ def test_errors_all_to_one_side_widen_the_interval_as_much_as_scatter():
     assert one_sided == pytest.approx(scattered)
 
 
-@pytest.mark.parametrize(("missed", "groups"), [([], 5), ([0.1], 1), ([float("nan")], 3)])
-def test_an_interval_without_ground_is_refused(missed, groups):
-    with pytest.raises(ValueError):
+@pytest.mark.parametrize(
+    ("missed", "groups", "says"),
+    [
+        ([], 5, "finite errors"),
+        ([0.1], 1, "at least two groups"),
+        ([float("nan")], 3, "finite errors"),
+    ],
+)
+def test_an_interval_without_ground_is_refused(missed, groups, says):
+    with pytest.raises(ValueError, match=says):
         prediction_factor(missed, groups)
 
 
@@ -43,5 +50,6 @@ def test_scores_count_errors_and_coverage():
     ("predicted", "measured"), [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [-1.0])]
 )
 def test_what_cannot_be_scored_is_refused(predicted, measured):
-    with pytest.raises(ValueError):
+    says = "positive, finite values" if len(measured) < 2 else "as many as each other"
+    with pytest.raises(ValueError, match=says):
         score(predicted, measured)

@@ -210,10 +210,11 @@ def test_resolvable_is_just_what_a_perfect_result_achieves(blocks, comparisons):
 
 
 @pytest.mark.parametrize(
-    ("blocks", "comparisons", "alpha"), [(-1, 1, 0.05), (6, 0, 0.05), (6, 1, 1)]
+    ("blocks", "comparisons", "alpha", "says"),
+    [(-1, 1, 0.05, "blocks"), (6, 0, 0.05, "at least one comparison"), (6, 1, 1, "alpha")],
 )
-def test_nonsense_families_are_refused(blocks, comparisons, alpha):
-    with pytest.raises(ValueError):
+def test_nonsense_families_are_refused(blocks, comparisons, alpha, says):
+    with pytest.raises(ValueError, match=says):
         family_resolvable(blocks, comparisons, alpha)
 
 
@@ -300,7 +301,7 @@ def test_equivalence_within_a_margin_that_the_instrument_cannot_see_is_refused()
 
 @pytest.mark.parametrize("how", [{"margin": 0.0}, {"margin": math.nan}, {"floor": -1.0}])
 def test_nonsense_limits_are_refused(how):
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match=next(iter(how))):
         verdict(1.0, **how)
 
 
@@ -329,6 +330,6 @@ def test_slower_means_that_the_interval_lies_above_1(blocks, p):
 
 def test_results_are_frozen():
     result = paired_ratio([1.0, 2.0], [1.0, 2.0])
-    with pytest.raises(AttributeError):
+    with pytest.raises(AttributeError, match="cannot assign to field 'p'"):
         result.p = 0.0
     assert replace(result, p=0.5).p == 0.5

@@ -45,44 +45,46 @@ while True:
 """
 
 
-@pytest.mark.parametrize("attempt", range(20))
-def test_nothing_is_left_after_a_kill_at_a_random_moment(tmp_path: Path, attempt: int) -> None:
-    root, scratch = tmp_path / "root", tmp_path / "scratch"
+def listed(root: Path) -> set[str]:
+    """Runs that have things on their list."""
+    return {path.name for path in root.glob("*") if path.is_dir()}
+
+
+def struck(folder: Path, attempt: int, number: signal.Signals) -> bytes:
+    """End a life at a random moment; see that nothing is left of it, and return its last words."""
+    root, scratch = folder / "root", folder / "scratch"
     scratch.mkdir()
-    delay_s = random.Random(attempt).uniform(0.2, 1.8)
     argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch)]
-    with subprocess.Popen(argv, stdout=subprocess.DEVNULL) as life:
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as life:
         mark = f"{life.pid}:{start_time(life.pid)}"
+        assert life.stdout is not None
+        assert life.stderr is not None
+        assert life.stdout.readline() == b"alive\n"  # Python is up: it is a round that is hit
         with pytest.raises(subprocess.TimeoutExpired):
-            life.wait(delay_s)
-        life.send_signal(signal.SIGKILL)
-    runs = [path.name for path in root.glob("*") if path.is_dir()]
-    clean(root)
-    assert [path.name for path in root.glob("*") if path.is_dir()] == []
+            life.wait(random.Random(attempt).uniform(0.0, 1.2))
+        runs = listed(root)
+        life.send_signal(number)
+        life.wait(60)
+        words = life.stderr.read() if number == signal.SIGINT else b""
+    runs |= listed(root)
+    if number == signal.SIGKILL:
+        clean(root)
+    assert listed(root) == set()
     for run_id in runs or ["no run had begun"]:
         assert traces.of_run(run_id, mark) == []
     assert list(scratch.glob("tare-*")) == []
+    return words
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_nothing_is_left_after_a_kill_at_a_random_moment(tmp_path: Path, attempt: int) -> None:
+    struck(tmp_path, attempt, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("attempt", range(8))
 def test_ctrl_c_at_a_random_moment_leaves_nothing_by_itself(tmp_path: Path, attempt: int) -> None:
-    root, scratch = tmp_path / "root", tmp_path / "scratch"
-    scratch.mkdir()
-    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch)]
     # In a session of its own, as a terminal has it: its children have theirs.
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as life:
-        mark = f"{life.pid}:{start_time(life.pid)}"
-        assert life.stdout is not None
-        life.stdout.readline()  # the first round is over: Python is up
-        with pytest.raises(subprocess.TimeoutExpired):
-            life.wait(random.Random(attempt).uniform(0.0, 1.2))
-        runs = [path.name for path in root.glob("*") if path.is_dir()]
-        life.send_signal(signal.SIGINT)
-        _, errors = life.communicate(timeout=60)
-    assert b"KeyboardInterrupt" in errors
-    assert [path.name for path in root.glob("*") if path.is_dir()] == []
-    for run_id in runs or ["no run had begun"]:
-        assert traces.of_run(run_id, mark) == []
+    assert b"KeyboardInterrupt" in struck(tmp_path, attempt, signal.SIGINT)
 
 
 def runs(*words: str) -> bool:

@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Literal
 
@@ -89,9 +90,16 @@ def baited(decoy: Path) -> list[object]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("files", ["shared", "copied"])
-@pytest.mark.parametrize("form", ["folder", "archive"])
-@pytest.mark.parametrize("environment", EVERYWHERE)
+@pytest.mark.parametrize(
+    ("environment", "form", "files"),
+    [
+        (environment, form, files)
+        for environment in EVERYWHERE
+        for form, files in product(("folder", "archive"), ("shared", "copied"))
+        # What an archive holds is a folder before a guest sees it: each of either will do there.
+        if environment in HERE or (form == "folder") == (files == "shared")
+    ],
+)
 def test_no_link_of_a_root_leads_out_of_it(
     environment: str,
     form: str,

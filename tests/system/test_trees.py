@@ -13,7 +13,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -51,8 +51,8 @@ ME = User(4321, 4322, (4322, 4323))
 PATIENCE_S = 60.0
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
+@contextmanager
+def of_mine() -> Iterator[Path]:
     """A folder of the user's, that others may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="trees-") as made:
         Path(made).chmod(0o755)
@@ -63,27 +63,66 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
+def folder() -> Iterator[Path]:
+    with of_mine() as mine:
+        yield mine
+
+
+@pytest.fixture
 def reachable(tidy_site: Site) -> Iterator[Site]:
     """A site with a scratch folder as a run has one."""
     with tidy_site.leftovers.scratch() as scratch:
         yield replace(tidy_site, scratch=scratch, cache=CACHE)
 
 
-@pytest.fixture(params=ENVIRONMENTS)
-def inside(request: pytest.FixtureRequest, reachable: Site, folder: Path) -> Iterator[Inside]:
-    (folder / "secret").write_text("of root")
-    (folder / "secret").chmod(0o600)
-    (folder / "of my group").write_text("for us")
-    (folder / "of my group").chmod(0o640)
-    os.chown(folder / "of my group", 0, ME.groups[1])
-    (folder / "mine").write_text("as it was")
-    os.chown(folder / "mine", ME.uid, ME.gid)
-    with socket.socket(socket.AF_UNIX) as service:
+@dataclass(frozen=True)
+class Shared:
+    """A tree that tests share: what one writes there, the next one sees."""
+
+    environment: str
+    site: Site
+    folder: Path
+    inside: Inside
+
+
+OPEN_FILES, STACK_BYTES = 2000, 16 << 20
+
+
+@pytest.fixture(scope="module", params=ENVIRONMENTS)
+def shared(request: pytest.FixtureRequest, site: Site) -> Iterator[Shared]:
+    with ExitStack() as stack:
+        folder = stack.enter_context(of_mine())
+        (folder / "secret").write_text("of root")
+        (folder / "secret").chmod(0o600)
+        (folder / "of my group").write_text("for us")
+        (folder / "of my group").chmod(0o640)
+        os.chown(folder / "of my group", 0, ME.groups[1])
+        (folder / "mine").write_text("as it was")
+        os.chown(folder / "mine", ME.uid, ME.gid)
+        below = folder / "below"
+        below.mkdir()
+        stack.enter_context(site.leftovers.owing("mount", str(below)))
+        mounts.mount("none", below, "tmpfs", options="mode=777")
+        (below / "on another mount").touch()
+        service = stack.enter_context(socket.socket(socket.AF_UNIX))
         service.bind(str(folder / "service"))
         service.listen()
         (folder / "service").chmod(0o666)
-        with entered(request.param, reachable, Tree(Path("/"), str(folder), ME)) as found:
-            yield found
+        limits = ((resource.RLIMIT_NOFILE, OPEN_FILES), (resource.RLIMIT_STACK, STACK_BYTES))
+        for which, soft in limits:
+            before = resource.getrlimit(which)
+            stack.callback(resource.setrlimit, which, before)
+            resource.setrlimit(which, (soft, before[1]))
+        scratch = stack.enter_context(site.leftovers.scratch())
+        reachable = replace(site, scratch=scratch)
+        tree = Tree(Path("/"), str(folder), ME)
+        inside = stack.enter_context(entered(request.param, reachable, tree))
+        yield Shared(request.param, reachable, folder, inside)
+
+
+@pytest.fixture
+def inside(shared: Shared) -> Inside:
+    return shared.inside
 
 
 def entered(environment: str, site: Site, tree: Tree) -> ExitStack:
@@ -100,8 +139,10 @@ def shell(inside: Inside, script: str) -> str:
     return inside.run(("sh", "-c", script), PATIENCE_S)
 
 
-def test_it_starts_in_the_users_folder_with_the_users_rights(inside: Inside, folder: Path) -> None:
-    assert shell(inside, "pwd").strip() == str(folder)
+def test_it_starts_in_the_users_folder_with_the_users_rights(
+    inside: Inside, shared: Shared
+) -> None:
+    assert shell(inside, "pwd").strip() == str(shared.folder)
     assert shell(inside, "id -u; id -g").split() == [str(ME.uid), str(ME.gid)]
     assert set(shell(inside, "id -G").split()) == {str(group) for group in (ME.gid, *ME.groups)}
     assert "NoNewPrivs:\t1" in shell(inside, "cat /proc/self/status")
@@ -141,33 +182,19 @@ def test_it_sees_no_more_than_that_user_may(inside: Inside) -> None:
         inside.run(("/usr/bin/python3", "-c", connect), PATIENCE_S)
 
 
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_it_may_open_as_many_files_as_natively(
-    environment: str, reachable: Site, folder: Path
-) -> None:
-    before = {
-        which: resource.getrlimit(which)
-        for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)
-    }
-    hard = before[resource.RLIMIT_NOFILE][1]
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (2000, hard))
-        resource.setrlimit(resource.RLIMIT_STACK, (16 << 20, before[resource.RLIMIT_STACK][1]))
-        with entered(environment, reachable, Tree(Path("/"), str(folder), ME)) as inside:
-            files = shell(inside, "ulimit -Sn; ulimit -Hn").split()
-            stack = shell(inside, "ulimit -Ss").strip()
-            opening = "held = [open('/dev/null') for _ in range(1500)]; print(len(held))"
-            assert inside.run(("python3", "-c", opening), PATIENCE_S) == "1500\n"
-    finally:
-        for which, limits in before.items():
-            resource.setrlimit(which, limits)
-    assert files == ["2000", str(hard)]
-    assert stack == "16384" or environment in ("qemu", "uml"), "the rest is a guest's kernel's"
+def test_it_may_open_as_many_files_as_natively(inside: Inside, shared: Shared) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    assert shell(inside, "ulimit -Sn; ulimit -Hn").split() == [str(OPEN_FILES), str(hard)]
+    opening = "held = [open('/dev/null') for _ in range(1500)]; print(len(held))"
+    assert inside.run(("python3", "-c", opening), PATIENCE_S) == "1500\n"
+    if shared.environment not in ("qemu", "uml"):  # where it is the guest's kernel's
+        assert int(shell(inside, "ulimit -Ss")) << 10 == STACK_BYTES
 
 
 def test_what_it_writes_is_there_for_the_next_and_never_on_the_host(
-    inside: Inside, folder: Path
+    inside: Inside, shared: Shared
 ) -> None:
+    folder = shared.folder
     before = sorted(path.name for path in folder.iterdir())
     shell(inside, "echo anew >mine; echo made >made; mkdir -p /tmp/below/it; rm -f gone")
     assert shell(inside, "cat mine made; ls -d /tmp/below/it") == "anew\nmade\n/tmp/below/it\n"
@@ -182,8 +209,18 @@ def test_a_program_of_ours_runs_there_too(inside: Inside) -> None:
         assert running.event(PATIENCE_S)["batches"]
 
 
-def test_a_server_there_answers_over_the_bridge(inside: Inside, reachable: Site) -> None:
-    reach.a_server_answers_and_is_accounted_for(reachable, inside)
+def test_a_server_there_answers_over_the_bridge(inside: Inside, shared: Shared) -> None:
+    reach.a_server_answers_and_is_accounted_for(shared.site, inside)
+
+
+def test_what_is_mounted_below_the_root_is_there_with_a_layer_of_its_own(
+    inside: Inside, shared: Shared
+) -> None:
+    assert shell(inside, "cd below; ls; touch new; ls").splitlines()[-2:] == [
+        "new",
+        "on another mount",
+    ]
+    assert [path.name for path in (shared.folder / "below").iterdir()] == ["on another mount"]
 
 
 def test_a_file_of_the_kernels_is_shown_as_one(
@@ -206,21 +243,6 @@ def test_names_need_not_be_text_and_links_may_lead_out(
     with entered(environment, reachable, Tree(Path("/"), str(odd), ME)) as inside:
         assert shell(inside, "cat out") == Path("/etc/hostname").read_text()
         assert "nowhere" in shell(inside, "ls")
-
-
-@pytest.mark.parametrize("environment", ENVIRONMENTS)
-def test_what_is_mounted_below_the_root_is_there_with_a_layer_of_its_own(
-    environment: str, reachable: Site, folder: Path
-) -> None:
-    with reachable.leftovers.owing("mount", str(folder)):
-        mounts.mount("none", folder, "tmpfs", options="mode=777")
-        (folder / "on another mount").touch()
-        with entered(environment, reachable, Tree(Path("/"), str(folder), ME)) as inside:
-            assert shell(inside, "ls; touch new; ls").split("\n")[-3:-1] == [
-                "new",
-                "on another mount",
-            ]
-        assert [path.name for path in folder.iterdir()] == ["on another mount"]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

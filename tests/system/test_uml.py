@@ -71,7 +71,10 @@ def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
 def test_a_failing_program_says_why(inside: Inside) -> None:
     with pytest.raises(TrialError, match="No such file"):
         inside.run(["cat", "/no/such/file"], 20)
-    with pytest.raises(TrialError), inside.start(["echo/no-such-echo"]) as server:
+    with (
+        pytest.raises(TrialError, match="no-such-echo: No such file"),
+        inside.start(["echo/no-such-echo"]) as server,
+    ):
         server.event(20)
     elsewhere = ["echo/echo-udp", "serve", "--bind", "192.0.2.1", *PORT]
     with pytest.raises(TrialError, match=r"192\.0\.2\.1"), inside.start(elsewhere) as server:
@@ -87,7 +90,7 @@ def test_a_kernel_that_dies_is_an_error_that_says_so(site: Site) -> None:
             os.killpg(os.getpgid(tid), signal.SIGKILL)
             with pytest.raises(TrialError, match="its kernel has ended"):
                 server.event(30)
-        with pytest.raises(TrialError):
+        with pytest.raises(TrialError, match="its kernel has ended"):
             inside.run(["true"], 20)
     assert list(site.passed.glob(f"{inside.session}*")) == []
 
