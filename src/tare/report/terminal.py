@@ -7,13 +7,13 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
 from tare.analysis import Analysis, Question
 from tare.report import gate, numbers, remarks, tables, wording
 from tare.report.headline import headline
+from tare.report.narrow import fits
 from tare.report.page import conditions
 from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.report.wording import Names
@@ -21,7 +21,6 @@ from tare.stats import Interval
 from tare.stats.noise import NoiseFloor
 
 _LONGEST = 200
-_ANY_WIDTH = 10_000
 _FOLDED = 2
 """Of a table of cells, the first columns: the cell's name, and what has an interval."""
 _MOST_FOUND = 1000
@@ -102,17 +101,12 @@ class _Cells:
             )
         for row in rows:
             table.add_row(*map(Text, row))
-        if _fits(table, console, options):
+        if fits(table, console, options):
             yield table
             return
         for what, *values in rows:
             told = "; ".join(map(" ".join, zip(columns[1:], values, strict=True)))
             yield Text.assemble((what, "bold"), f": {told}")
-
-
-def _fits(table: Table, console: Console, options: ConsoleOptions) -> bool:
-    least = Measurement.get(console, options.update(width=_ANY_WIDTH), table).minimum
-    return least <= options.max_width
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ class _Verdicts:
         wide = options.max_width >= _WIDE
         table = self._table("verdict", "what", *(["picture"] if wide else []), *_NUMBERS)
         # Where figures would be cut, they are told in lines; the headings are these tables' own.
-        yield table if wide or _fits(table, console, options) else self._told()
+        yield table if wide or fits(table, console, options) else self._told()
         if not wide:
             yield self._table("what", "picture")
 
