@@ -197,8 +197,9 @@ def refuse_shared(sides: Sequence[Sequence[Run]]) -> None:
         for run in side:
             first, folder = seen.setdefault(run.identity, (place, run.folder))
             if first != place:
+                copy = "" if run.folder == folder else f", as a copy of {folder}"
                 raise UsageError(
-                    f"{run.folder} is {folder}, or a copy of it: one run cannot be on both sides",
+                    f"{run.folder} is on both sides{copy}: a run cannot be held against itself",
                     "name the folders of two versions",
                 )
 
