@@ -1,7 +1,6 @@
 """Comparing two runs: found where it differs, quiet where it does not, refused where it cannot."""
 
 import copy
-import io
 import json
 import shutil
 from dataclasses import replace
@@ -9,13 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import rich
-from rich.console import Console
 
 import records
 from tare import compare, compared, experiment, plan, sides
 from tare.errors import UsageError
 from tare.record import Record, Trial
-from tare.report.wording import ratio_text
 from tare.stats import Verdict, holm, proportion
 from tare.stats.unpaired import unpaired_ratio, would_be_found
 from tare.workloads import Statistic
@@ -470,15 +467,3 @@ def test_another_command_line_of_the_same_name_is_told(tmp_path):
     assert found.settings == {"commands.gzip": ("gzip -9 -c f", "gzip -1 f")}
     within = compare.compare([one, other], [one]).within
     assert within["earlier"] == ("session.commands.gzip",)
-
-
-@pytest.mark.parametrize("width", [30, 45, 60, 80, 200])
-def test_no_figure_of_a_comparison_is_cut_however_narrow_the_terminal_is(width, before, tmp_path):
-    found = compare.compare(before, runs(tmp_path, 11, scale={"udp": 1.1}))
-    console = Console(width=width, record=True, file=io.StringIO())
-    console.print(compared.table(found))
-    shown = console.export_text().replace(";", " ").split()
-    for cell in found.cells:
-        said = (ratio_text(cell.ratio.ratio), f"{cell.judgement.adjusted_p:.2g}", str(cell.cell))
-        for word in " ".join(said).split():
-            assert word in shown or f"{word}:" in shown

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,10 +11,9 @@ from rich.console import Console
 
 import records
 from needs import in_a_line, tare
-from tare import analysis, catalogue, experiment, plan, report
+from tare import analysis, catalogue, report
 from tare.errors import Exit, UsageError
-from tare.record import Record, Trial
-from tare.report import tables, wording
+from tare.record import Record
 from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.stats import Interval
 from tare.stats.interval import Method
@@ -24,14 +22,6 @@ TEXT = """\
 title: "A container?"
 factors: {environment: [native, container], transport: [udp]}
 baseline: {environment: native}
-blocks: {min: 8, max: 8}
-"""
-
-COMMANDS = """\
-title: Commands
-workload: command
-factors: {command: {old: old -n, new: new -n}}
-baseline: {command: old}
 blocks: {min: 8, max: 8}
 """
 
@@ -83,40 +73,6 @@ def test_on_a_narrow_terminal_the_picture_stands_below_and_no_figure_is_cut(tmp_
     assert "\N{BLACK CIRCLE}" not in next(x for x in narrow.splitlines() if x.startswith("slower"))
     assert narrow.count("\N{BLACK CIRCLE}") == 1
     assert "[95 %]" in narrow
-
-
-def commands(folder: Path) -> Record:
-    """A result of commands, whose table has more columns than a narrow terminal."""
-    text = COMMANDS
-    made = plan.make(experiment.parse(text, "x.yaml"), 1)
-    record = Record.create(folder, text, made, records.FINGERPRINT)
-    with record.writing() as writer:
-        for block, visits in enumerate(made.blocks):
-            for position, cell in enumerate(cell for visit in visits for cell in visit.cells):
-                wall = 1.28e6 * (1.2 if cell.startswith("new") else 1.0) * (1 + block / 1000)
-                writer.append(
-                    Trial(
-                        block=block, position=position, cell=cell, session=f"native-{block}",
-                        started=f"2026-01-01T00:{block:02d}:00.000+00:00", seconds=0.5,
-                        status="ok",
-                        values={"wall": wall, "user": 1.08e6, "system": 1.3e5, "peak": 1.64e6,
-                                "start": 4.1e5},
-                        counters={"executions": 1}, settings={"command": "x", "wall_ns": [wall]},
-                    )
-                )  # fmt: skip
-    return record
-
-
-@pytest.mark.parametrize("width", [30, 40, 60, 80, 200])
-def test_no_figure_is_cut_however_narrow_the_terminal_is(width, tmp_path):
-    record = commands(tmp_path / "r")
-    found = analysis.analyse(record)
-    names = wording.names_of(found)
-    figures = [value for row in tables.shown(found, names).rows for value in row[1:]]
-    figures += [wording.ratio_text(question.ratio.ratio) for question in found.questions]
-    words = drawn(record, width).replace(";", " ").replace(",", " ").split()
-    for word in " ".join(figures).replace(",", " ").split():
-        assert word in words
 
 
 def test_what_machines_are_told_is_the_same(tmp_path):

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from tare.compare import DIFFERENT, FEWEST_RUNS, CellComparison, Versions
 from tare.report.markup import escaped
 from tare.report.markup import table as markdown_table
-from tare.report.narrow import fits
 from tare.report.numbers import percent
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Verdict
@@ -27,41 +24,21 @@ _LEFT = 2
 
 def table(found: Versions) -> RenderableType:
     """The comparison for a terminal."""
+    rows = Table(box=None, pad_edge=False)
+    for place, heading in enumerate(_HEADINGS):
+        left = place < _LEFT
+        rows.add_column(
+            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
+        )
+    for cell in found.cells:
+        verdict, *rest = _row(cell)
+        rows.add_row(Text(verdict, _style(cell)), *map(Text, rest))
     lines: list[RenderableType] = [
         Text(_title(found), "bold"),
-        _Rows(found),
+        rows,
         Text(method(found), "dim" if found.judged else "yellow"),
     ]
     return Group(*lines, *(Text(line, "yellow") for line in remarks(found)))
-
-
-@dataclass(frozen=True)
-class _Rows:
-    """A row a cell; where figures would be cut, a paragraph a cell."""
-
-    found: Versions
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        told = [_row(cell) for cell in self.found.cells]
-        rows = Table(box=None, pad_edge=False)
-        for place, heading in enumerate(_HEADINGS):
-            left = place < _LEFT
-            rows.add_column(
-                heading,
-                justify="left" if left else "right",
-                min_width=None if left else max(cell_len(one[place]) for one in told),
-                no_wrap=not left,
-                overflow="fold",
-            )
-        for cell, (verdict, *rest) in zip(self.found.cells, told, strict=True):
-            rows.add_row(Text(verdict, _style(cell)), *map(Text, rest))
-        if fits(rows, console, options):
-            yield rows
-            return
-        for cell, (verdict, name, *figures) in zip(self.found.cells, told, strict=True):
-            named = zip(_HEADINGS[_LEFT:], figures, strict=True)
-            said = "; ".join(f"{heading} {figure}" for heading, figure in named if figure)
-            yield Text.assemble((verdict, _style(cell)), f": {name}: {said}")
 
 
 def markdown(all_found: Sequence[Versions]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
@@ -13,7 +12,6 @@ from rich.text import Text
 from tare.analysis import Analysis, Question
 from tare.report import gate, numbers, remarks, tables, wording
 from tare.report.headline import headline
-from tare.report.narrow import fits
 from tare.report.page import conditions
 from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.report.wording import Names
@@ -21,8 +19,6 @@ from tare.stats import Interval
 from tare.stats.noise import NoiseFloor
 
 _LONGEST = 200
-_FOLDED = 2
-"""Of a table of cells, the first columns: the cell's name, and what has an interval."""
 _MOST_FOUND = 1000
 """Percent; beyond, how much more it is tells nobody anything."""
 _STYLES = {
@@ -76,37 +72,12 @@ def _cells(analysis: Analysis, names: Names) -> list[RenderableType]:
     found = tables.shown(analysis, names)
     if found is None:
         return []
-    return [_Cells(found), Text()]
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """A row a cell; where a word would be cut, and 1280 read as 128, a paragraph a cell."""
-
-    found: tables.Table
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        columns, rows = self.found.columns, self.found.rows
-        table = Table(box=None, pad_edge=False)
-        for at, heading in enumerate(columns):
-            texts = (heading, *(row[at] for row in rows))
-            whole = at >= _FOLDED
-            pieces = texts if whole else [word for text in texts for word in text.split()]
-            table.add_column(
-                heading,
-                justify="right" if at else "left",
-                min_width=max(map(cell_len, pieces)),
-                no_wrap=whole,
-                overflow="fold",
-            )
-        for row in rows:
-            table.add_row(*map(Text, row))
-        if fits(table, console, options):
-            yield table
-            return
-        for what, *values in rows:
-            told = "; ".join(map(" ".join, zip(columns[1:], values, strict=True)))
-            yield Text.assemble((what, "bold"), f": {told}")
+    table = Table(box=None, pad_edge=False)
+    for at, heading in enumerate(found.columns):
+        table.add_column(heading, justify="right" if at else "left", overflow="fold")
+    for row in found.rows:
+        table.add_row(*map(Text, row))
+    return [table, Text()]
 
 
 @dataclass(frozen=True)
@@ -118,57 +89,40 @@ class _Verdicts:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.max_width >= _WIDE
-        table = self._table("verdict", "what", *(["picture"] if wide else []), *_NUMBERS)
-        # Where figures would be cut, they are told in lines; the headings are these tables' own.
-        yield table if wide or fits(table, console, options) else self._told()
+        yield self._table("verdict", "what", *(["picture"] if wide else []), *_NUMBERS)
         if not wide:
             yield self._table("what", "picture")
-
-    def _told(self) -> RenderableType:
-        lines = []
-        for question in self.analysis.questions:
-            unit, ratio = self.analysis.statistic.unit, question.ratio
-            sides = (wording.quantity_text(side, unit).bare for side in (ratio.a, ratio.b))
-            lines.append(
-                f"{wording.verdict_of(question)}: {self.names.place(question.cell).full}, "
-                f"{wording.ratio_text(ratio.ratio)}; {' against '.join(sides)}"
-            )
-        return Group(*map(Text, lines))
 
     def _table(self, *columns: str) -> Table:
         analysis, questions = self.analysis, self.analysis.questions
         axis = Ruler.over((q.ratio.ratio for q in questions), analysis.experiment.margin_share)
         table = Table(box=None, pad_edge=False)
-        rows = [self._row(question, axis) for question in questions]
         for column in columns:
             heading: RenderableType = Ticks(axis) if column == "picture" else column
             if column == "ratio":
                 heading = f"{analysis.experiment.statistic}, ratio [95 %]"
+            right = column in _NUMBERS
             folds = column in ("what", "picture")
             table.add_column(
                 heading,
-                justify="right" if column in _NUMBERS else "left",
-                min_width=None if folds else max(cell_len(str(row[column])) for row in rows),
+                justify="right" if right else "left",
                 no_wrap=not folds,
                 overflow="fold",
             )
-        for row in rows:
-            table.add_row(*(row[column] for column in columns))
+        for question in questions:
+            verdict, unit = wording.verdict_of(question), analysis.statistic.unit
+            style = _STYLES.get(wording.style_of(question, analysis.statistic), "dim")
+            ratio = question.ratio.ratio
+            cells: dict[str, RenderableType] = {
+                "verdict": Text(verdict, style),
+                "what": Text(self.names.place(question.cell).full),
+                "picture": Whisker(axis, ratio, style),
+                "ratio": Text(wording.ratio_text(ratio)),
+                "here": Text(wording.quantity_text(question.ratio.a, unit).bare),
+                "baseline": Text(wording.quantity_text(question.ratio.b, unit).bare),
+            }
+            table.add_row(*(cells[column] for column in columns))
         return table
-
-    def _row(self, question: Question, axis: Ruler) -> dict[str, RenderableType]:
-        analysis = self.analysis
-        verdict, unit = wording.verdict_of(question), analysis.statistic.unit
-        style = _STYLES.get(wording.style_of(question, analysis.statistic), "dim")
-        ratio = question.ratio.ratio
-        return {
-            "verdict": Text(verdict, style),
-            "what": Text(self.names.place(question.cell).full),
-            "picture": Whisker(axis, ratio, style),
-            "ratio": Text(wording.ratio_text(ratio)),
-            "here": Text(wording.quantity_text(question.ratio.a, unit).bare),
-            "baseline": Text(wording.quantity_text(question.ratio.b, unit).bare),
-        }
 
 
 _NUMBERS = ("ratio", "here", "baseline")
