@@ -16,7 +16,7 @@ from tare.errors import TrialError, UsageError
 from tare.schema import json_schema
 from tare.units import scale
 from tare.workloads.command import Command
-from tare.workloads.command.document import substituted, words
+from tare.workloads.command.document import program, substituted, words
 from tare.workloads.command.executions import Printed, read
 from tare.workloads.command.reading import Reading
 from tare.workloads.command.requirements import lacking
@@ -295,3 +295,10 @@ def test_a_program_is_looked_for_on_the_path_of_its_cell(tmp_path: Path) -> None
     for build, said in (("1", None), ("2", "there is no program app on PATH")):
         found = lacking(settings, ["app"], {"build": build}, copied=False)
         assert found == said or (said and found and said in found)
+
+
+def test_a_command_is_named_by_its_program_and_not_by_a_piece_of_its_path() -> None:
+    assert program("'./my tools/sort.py' -n") == "sort.py"
+    assert program("'./my tools/sort all.py'") == ""
+    assert program("/usr/bin/gzip -9") == "gzip"
+    assert program("echo 'a quote that a shell would read") == ""

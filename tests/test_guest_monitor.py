@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -109,6 +110,32 @@ def test_ctrl_c_interrupts_a_question_and_the_next_is_answered() -> None:
         with pytest.raises(KeyboardInterrupt):
             monitor.ask("guest-ping", 60)
         assert monitor.ask("guest-ping", 5) == "later"
+
+
+def test_a_question_that_a_signal_ends_is_not_told_of_once_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Stopped(BaseException):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    before = signal.signal(signal.SIGTERM, stop)
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def answer(_: dict[str, Any]) -> None:
+        signal.pthread_kill(main, signal.SIGTERM)
+
+    try:
+        with pytest.raises(Stopped), far_side(answer) as monitor:
+            monitor.ask("guest-ping", 60)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    del monitor
+    gc.collect()
+    assert not caplog.records
 
 
 @settings(deadline=None, max_examples=50)

@@ -248,6 +248,10 @@ def test_a_command_that_is_not_here_leaves_the_others(tmp_path):
     made = asked_for(**fields, session={"cwd": str(tmp_path)})
     (found,) = absent(made)
     assert found.why.startswith(f"there is no program {tmp_path}/absent")
+    (tmp_path / "absent").touch(mode=0o644)
+    (found,) = absent(made)
+    assert found.why.startswith(f"{tmp_path}/absent may not be executed. Run `chmod +x`")
+    (tmp_path / "absent").unlink()
     # What is run before may make it.
     assert absent(asked_for(**fields, session={"cwd": str(tmp_path), "prepare": "make"})) == []
 

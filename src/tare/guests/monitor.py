@@ -53,7 +53,7 @@ class Monitor(AbstractContextManager["Monitor"]):
         self.far, self._near = socket.socketpair()
         # A runner turns Ctrl-C into the end of the question alone; raised anywhere in the loop it
         # could end a task of the library's, and leave a connection that nobody reads.
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._runner = asyncio.Runner(loop_factory=_quiet_loop)
         self._closed = False
         self._client = QMPClient(name)
         self._client.await_greeting = greets
@@ -143,3 +143,13 @@ class Monitor(AbstractContextManager["Monitor"]):
             # The last two: bytes that are no JSON at all, which the library does not foresee.
             self._given_up = f"{self.name} hung up: {error or type(error).__name__}"
             raise MonitorError(self._given_up) from error
+
+
+def _quiet_loop() -> asyncio.AbstractEventLoop:
+    """A loop that logs no task's end: a signal leaves questions behind that nobody asks any more.
+
+    Whatever else ends a question is raised to whoever asks it.
+    """
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)
+    return loop

@@ -176,5 +176,8 @@ def joined(written: Any) -> str:
 
 def program(line: str) -> str:
     """The name of a command's program, where that may name the command; else empty."""
-    first = (line.split() or [""])[0].rpartition("/")[2]
+    try:
+        first = (shlex.split(line) or [""])[0].rpartition("/")[2]
+    except ValueError:  # a shell's, perhaps
+        return ""
     return first if _NAME.fullmatch(first) else ""

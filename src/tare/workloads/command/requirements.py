@@ -61,6 +61,8 @@ def _missing(
             where = "PATH" if "PATH" in env else PATH
             return f"there is no program {name} on {where}. Install it, or name it by its path"
         if "/" in name and not made and not os.access(cwd / name, os.X_OK):
+            if (cwd / name).is_file():
+                return f"{cwd / name} may not be executed. Run `chmod +x` on it, or name another"
             return f"there is no program {cwd / name}. Build it, or name another"
     files = [substituted(settings.stdin, parameters)] if settings.stdin and not made else []
     for file in [*files, *(settings.inputs if copied else ())]:

@@ -131,7 +131,11 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         parameters, argv = self.parameters(levels), self.argv("client", levels)
         options = (*self.options(parameters, "cleanup"), "--runs", str(runs))
         with self.client.start((PROGRAM, *options, "--", *argv), self.env(parameters)) as side:
-            return self.read(server.watched(side), shlex.join(argv), parameters)
+            try:
+                return self.read(server.watched(side), shlex.join(argv), parameters)
+            except TrialError:
+                server.look()  # a client that fails may be told of here sooner than what it asked
+                raise
 
     @property
     def _line_s(self) -> float:
