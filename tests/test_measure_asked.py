@@ -185,6 +185,7 @@ def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
         (["--memory", "1Q", "--in", "qemu"], ["--memory: '1Q'"]),
         (["-P", "n=1,2"], ["--parameter n: unknown"]),
         (["--blocks", "1"], ["--blocks: has to be 2 or more"]),
+        (["--blocks", "0", "--fail-on", "slower"], ["--blocks: has to be 2 or more"]),
         (["--polite", "--share", "0.1%"], ["--share: 0.1% is no share to run within: 1 % or more"]),
         (["--polite", "--share", "100%"], ["--share: '100%' is 100 %, and has to lie"]),
         (["--read", "x=("], ["--read x: is no regular expression"]),

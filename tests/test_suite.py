@@ -5,9 +5,9 @@ import re
 import pytest
 
 import records
-from needs import tare
+from needs import in_a_line, tare
 from tare import analysis, catalogue, report, suite
-from tare.errors import UsageError
+from tare.errors import Exit, UsageError
 from tare.record import Record
 
 PART = """\
@@ -54,6 +54,7 @@ def test_an_experiment_is_no_suite(written):
         ("title: t\nparts: [parts/third.yaml]", r"there is no part .*third\.yaml"),
         ("title: t\nparts: [parts/first.yaml, ./parts/first.yaml]", "two parts have one name"),
         ("title: t\nparts: [parts/first.yaml]\nblocks: 3", "blocks"),
+        ("title: t\nparts: [parts/a part.yaml]", r"'a part\.yaml' names a result badly"),
         ("title: t\nparts: [both.yaml]", r"both\.yaml is a suite itself: name its parts here"),
     ],
 )
@@ -93,6 +94,9 @@ def test_a_suites_folder_is_no_single_result(result):
     with pytest.raises(UsageError, match="holds several results") as caught:
         Record(result.folder)
     assert str(result.folder / "first") in caught.value.remedy
+    found = tare("run", result.folder)
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, f"go on with it: tare run --resume {result.folder}")
 
 
 def test_suites_and_their_results_are_listed(written, result):

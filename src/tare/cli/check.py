@@ -56,7 +56,9 @@ def _checked(file: str) -> Iterator[Checked]:
     path = Path("<stdin>") if file == "-" else paths.experiment(Path(file))
     try:
         if file == "-":
-            text = document.decoded(sys.stdin.buffer.read(), str(path))
+            if (stdin := getattr(sys.stdin, "buffer", None)) is None:
+                raise UsageError("standard input is closed", "name a file, or pipe one into tare")
+            text = document.text_of(stdin, str(path))
         else:
             text = document.read(path)
     except FaultyFileError as error:

@@ -196,14 +196,15 @@ def _since(text: str | None) -> datetime | None:
     if ago := re.fullmatch(r"(\d{1,5})\s*([hdw])", text):
         span = timedelta(**{_AGO[ago[2]]: int(ago[1])})
         return datetime.now(UTC).replace(tzinfo=None) - span
+    from tare.identity import moment  # noqa: PLC0415 - so that --help is fast
+
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError as error:
+        return moment(text)
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"--since takes a date or how long ago, not {text!r}",
             "write 2026-11-24, 2026-11-24T12:00, 30d, 12h or 8w",
         ) from error
-    return when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
 
 
 def _plain(value: Any) -> Any:

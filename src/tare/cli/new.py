@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -134,10 +135,10 @@ def _level(workload: str, text: str) -> tuple[str, str]:
 
 
 def _blocks(text: str) -> tuple[int, int]:
-    least, _, most = text.replace("..", "-").partition("-")
-    if not least.strip().isdecimal() or not (most or least).strip().isdecimal():
+    found = re.fullmatch(r"\s*(\d{1,9})\s*(?:(?:\.\.|-)\s*(\d{1,9})\s*)?", text)
+    if found is None:
         raise UsageError(f"{text!r} is no number of blocks", "write 8..30, or one number")
-    return int(least), int(most or least)
+    return int(found[1]), int(found[2] or found[1])
 
 
 def _seconds(text: str) -> float:

@@ -352,12 +352,16 @@ def carry_out(
 
 
 def _refuse_result(path: Path) -> None:
-    if (path / "plan.json").is_file():
-        from tare.record import Record  # noqa: PLC0415 - so that --help is fast
+    from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
+    from tare.record import Record  # noqa: PLC0415
 
+    again = ""
+    if (path / "plan.json").is_file():
         more = Record(path).experiment.options
-        raise UsageError(
-            f"{path} is a result, not an experiment file",
-            f"go on with it: {shell_line('tare', 'run', '--resume', path)}; do it again:"
-            f" {shell_line('tare', 'run', path / 'experiment.yaml', *more)}",
-        )
+        again = f"; do it again: {shell_line('tare', 'run', path / 'experiment.yaml', *more)}"
+    elif not suites.is_result(path):
+        return
+    raise UsageError(
+        f"{path} is a result, not an experiment file",
+        f"go on with it: {shell_line('tare', 'run', '--resume', path)}{again}",
+    )
