@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tare.compare import DIFFERENT, FEWEST_RUNS, CellComparison, Versions
+from tare.report.columns import Columns
 from tare.report.markup import escaped
 from tare.report.markup import table as markdown_table
 from tare.report.numbers import percent
@@ -24,12 +24,7 @@ _LEFT = 2
 
 def table(found: Versions) -> RenderableType:
     """The comparison for a terminal."""
-    rows = Table(box=None, pad_edge=False)
-    for place, heading in enumerate(_HEADINGS):
-        left = place < _LEFT
-        rows.add_column(
-            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
-        )
+    rows = Columns(*_HEADINGS, words=range(_LEFT), key=_HEADINGS.index("cell"))
     for cell in found.cells:
         verdict, *rest = _row(cell)
         rows.add_row(Text(verdict, _style(cell)), *map(Text, rest))
