@@ -124,6 +124,17 @@ def test_a_gate_that_cannot_be_is_refused(options: list[str], said: str) -> None
     assert said in found.stderr
 
 
+def test_a_plan_without_a_level_that_all_cells_share_says_nothing_of_one() -> None:
+    options = ["--in", "native,container", "--placement", "same-core,anywhere", "--against", "yes"]
+    options += ["--interference", "none,host cpu 50 %"]
+    found = tare("measure", "--dry-run", *options, "--", "true")
+    assert found.returncode == Exit.USAGE
+    assert "measure 9 or more (`blocks.min`, of a command --blocks)" in found.stderr
+    found = tare("measure", "--dry-run", *options, "--blocks", "20", "--", "true")
+    assert found.returncode == 0, found.stderr
+    assert "every cell" not in found.stdout
+
+
 def test_nothing_to_run_is_said() -> None:
     with pytest.raises(UsageError, match="give a command"):
         asked("").document()

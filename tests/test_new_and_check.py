@@ -209,6 +209,19 @@ def test_questions_are_asked_again_until_the_answer_can_be_read(tmp_path):
     assert dict(asked.baseline) == {"environment": "container"}
 
 
+def test_what_an_option_says_is_not_asked_again_and_not_forgotten(tmp_path):
+    options = ["--margin", "7 %", "--statistic", "p99", "--blocks", "9", "--title", "Which?"]
+    options += ["--workload", "request-reply", "--baseline", "environment=container"]
+    # One question more would be ended.
+    answers = ["environment\r", "native,container\r", "mine.yaml\r", "\x03\x04"]
+    status, said = at_a_terminal(answers, "new", *options, cwd=tmp_path)
+    assert status == 0, said
+    asked = experiment.load(tmp_path / "mine.yaml")
+    assert (asked.margin, asked.statistic, asked.title) == ("7 %", "p99", "Which?")
+    assert (asked.blocks.min, asked.blocks.max) == (9, 9)
+    assert dict(asked.baseline) == {"environment": "container"}
+
+
 def test_ctrl_c_at_a_question_ends_it_without_a_file(tmp_path):
     # The end of the input wakes a reader that the signal met just before it slept.
     status, said = at_a_terminal(["\x03\x04"], "new", cwd=tmp_path)

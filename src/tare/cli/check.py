@@ -23,7 +23,7 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Experiment files or suites, or names of those that ship; - is standard input.",
             autocompletion=completing.experiments,
         ),

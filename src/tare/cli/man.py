@@ -21,7 +21,7 @@ def man(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND...", help="Whose page to print; tare's own if absent."),
+        typer.Argument(metavar="COMMAND", help="Whose page to print; tare's own if absent."),
     ] = None,
     out: Annotated[
         Path | None,

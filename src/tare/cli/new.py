@@ -77,12 +77,10 @@ def new(
         raise _exists(file)
     if blocks is not None and budget is not None:
         raise UsageError("give --blocks or --budget, not both")
-    if in_ is None and not factor:
-        wishes, file = _asked(workload, file)
-    else:
-        kind = workload or "request-reply"
+
+    def given(kind: str) -> Wishes:
         named = [*([f"environment={in_}"] if in_ else ()), *(factor or ())]
-        wishes = Wishes(
+        return Wishes(
             workload=kind,
             factors=dict(_levels(kind, text) for text in named),
             baseline=dict(_level(kind, text) for text in baseline or ()),
@@ -92,6 +90,11 @@ def new(
             margin=margin,
             title=title,
         )
+
+    if in_ is None and not factor:
+        wishes, file = _asked(given, workload, file)
+    else:
+        wishes = given(workload or "request-reply")
     made = draft(wishes)
     if file is None:
         sys.stdout.write(made.text)
@@ -147,20 +150,30 @@ def _seconds(text: str) -> float:
     return units.duration(text, "a time such as '5m' or '90 s'") / 1e9
 
 
-def _asked(workload: str | None, file: Path | None) -> tuple[Wishes, Path | None]:
-    """Ask whoever sits at the terminal."""
+def _asked(
+    given: Callable[[str], Wishes], workload: str | None, file: Path | None
+) -> tuple[Wishes, Path]:
+    """Ask whoever sits at the terminal for what no option says.
+
+    Args:
+        given: workload -> what the options say of it.
+        workload: what is measured, if it is said.
+        file: to write, likewise.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "it is not said what to compare, and no terminal is there to ask at",
             "add --in native,container or --factor NAME=LEVEL,LEVEL; `tare new --help` shows all",
         )
     try:
-        return _questions(workload, file)
+        return _questions(given, workload, file)
     except typer.Abort as error:  # Ctrl-C, or the end of the input
         raise typer.Exit(Exit.INTERRUPTED) from error
 
 
-def _questions(workload: str | None, file: Path | None) -> tuple[Wishes, Path]:
+def _questions(
+    given: Callable[[str], Wishes], workload: str | None, file: Path | None
+) -> tuple[Wishes, Path]:
     from tare import draft, workloads  # noqa: PLC0415 - so that --help is fast
 
     if workload is None:
@@ -170,7 +183,7 @@ def _questions(workload: str | None, file: Path | None) -> tuple[Wishes, Path]:
     rows = kind.levels.rows
     _offer({name: f"{row.help} Default: {row.default}." for name, row in rows.items()})
     usual = "environment" if "environment" in rows else next(iter(rows))
-    wishes = draft.Wishes(workload)
+    wishes = given(workload)
     required = [name for name, row in rows.items() if not row.default]
     varied = _ask("Which of these vary? (commas between them)", usual, _several_of(rows))
     for name in dict.fromkeys([*required, *varied]):
@@ -179,14 +192,15 @@ def _questions(workload: str | None, file: Path | None) -> tuple[Wishes, Path]:
         levels = _ask(question, ",".join(some[:2]), partial(draft.levels_in, rows[name]))
         wishes = replace(wishes, factors={**wishes.factors, name: levels})
     varied = [name for name, levels in wishes.factors.items() if len(levels) > 1]
-    if varied:
+    if varied and not wishes.baseline:
         along = _ask("Along which is compared?", varied[0], _one_of(varied))
         known = wishes.factors[along]
         base = _ask(f"With which {along}?", known[0], _one_of(known))
         wishes = replace(wishes, baseline={along: base})
-    _offer({name: statistic.help for name, statistic in kind.statistics.items()})
-    by = _ask("Judged by what?", next(iter(kind.statistics)), _one_of(kind.statistics))
-    wishes = replace(wishes, statistic=by)
+    if wishes.statistic is None:
+        _offer({name: statistic.help for name, statistic in kind.statistics.items()})
+        by = _ask("Judged by what?", next(iter(kind.statistics)), _one_of(kind.statistics))
+        wishes = replace(wishes, statistic=by)
     draft.draft(wishes)  # what is wrong by now is not for the next question to say
 
     def within(text: str) -> Wishes:
@@ -194,9 +208,11 @@ def _questions(workload: str | None, file: Path | None) -> tuple[Wishes, Path]:
         draft.draft(found)
         return found
 
-    wishes = _ask("How long may it take, such as 10m?", _NO_LIMIT, within)
-    title = draft.draft(wishes).plan.experiment.title
-    wishes = replace(wishes, title=_ask("Its title, a question?", title, str))
+    if wishes.blocks is None and wishes.budget_s is None:
+        wishes = _ask("How long may it take, such as 10m?", _NO_LIMIT, within)
+    if wishes.title is None:
+        title = draft.draft(wishes).plan.experiment.title
+        wishes = replace(wishes, title=_ask("Its title, a question?", title, str))
     return wishes, file or _ask("Write it to which file?", "experiment.yaml", _free)
 
 

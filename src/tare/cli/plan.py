@@ -160,7 +160,8 @@ def print_plan(plan: Plan) -> None:
     first, *others = (set(cell.levels.items()) for cell in plan.cells)
     common = first.intersection(*others)
     shared = (f"{n} {level}" for n, level in plan.cells[0].levels.items() if (n, level) in common)
-    printing.show(f"every cell: {', '.join(shared)}")
+    if said := ", ".join(shared):
+        printing.show(f"every cell: {said}")
     printing.show(
         f"{len(plan.cells)} cells, {span(plan.min_blocks, len(plan.blocks), str)} blocks, seed"
         f" {plan.seed}: about {span(*seconds, printing.minutes)}"

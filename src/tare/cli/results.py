@@ -186,7 +186,7 @@ def compare(
     results: Annotated[
         list[Path],
         typer.Argument(
-            metavar="A B...",
+            metavar="A B",
             help="Result folders, or folders of them: the runs of one version each. Or what"
             " hyperfine, Criterion, Google Benchmark, pyperf or JMH wrote: a file, a folder of"
             " files; of Criterion target/criterion, or target/criterion@BASELINE.",
