@@ -6,9 +6,10 @@ import pytest
 
 import records
 from needs import in_a_line, tare
-from tare import analysis, catalogue, report, suite
+from tare import analysis, catalogue, suite
 from tare.errors import Exit, UsageError
 from tare.record import Record
+from tare.report import overview
 
 PART = """\
 title: %s
@@ -66,7 +67,7 @@ def test_a_suite_that_is_wrong_is_refused_with_its_reason(written, text, why):
 
 def test_the_page_has_every_part_and_the_way_to_its_own_report(result):
     parts = {name: analysis.analyse(record) for name, record in result.parts.items()}
-    page = report.render_suite(result, parts)
+    page = overview.render(result, parts)
     for name in ("first", "second"):
         assert f"The {name} question?" in page
         assert f'href="{name}/report.html"' in page

@@ -6,8 +6,9 @@ import pytest
 from rich.console import Console, RenderableType
 
 import records
-from tare import analysis, compared, report
+from tare import analysis, compared
 from tare.compare import compare
+from tare.report import terminal
 from tare.report.columns import Columns
 from tare.sides import TareRun
 
@@ -38,7 +39,7 @@ def test_verdicts_cells_and_figures_are_all_there_however_narrow_it_is(
     folder = tmp_path_factory.mktemp("runs")
     record = records.make(folder / "r", records.Recipe(blocks=2, requests=300))
     found = compare([TareRun(record)], [TareRun(record)])
-    for shown in (compared.table(found), report.summary(analysis.analyse(record))):
+    for shown in (compared.table(found), terminal.summary(analysis.analyse(record))):
         told = {word for line in drawn(shown, 300) for word in line.split()}
         figures = {word for word in told if word.replace(".", "", 1).isdigit()}
         narrow = "\n".join(drawn(shown, width))

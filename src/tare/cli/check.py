@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tare import units
 from tare.cli import completing, paths, printing
 from tare.cli.arguments import Json
 from tare.errors import Exit
@@ -82,7 +83,7 @@ def _print(checked: Checked) -> None:
         printing.show(f"{checked.file}: valid, a suite")
         return
     blocks = span(plan.min_blocks, len(plan.blocks), str)
-    time = span(plan.seconds(), plan.seconds(len(plan.blocks)), printing.minutes)
+    time = span(plan.seconds(), plan.seconds(len(plan.blocks)), units.minutes)
     printing.show(f"{checked.file}: valid: {len(plan.cells)} cells, {blocks} blocks, about {time}")
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import asked, gate, paths, printing
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json
@@ -266,14 +266,12 @@ def _measure(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from tare import export, machine, preflight, units  # noqa: PLC0415 - so that --help is fast
+    from tare import export, machine, preflight  # noqa: PLC0415 - so that --help is fast
     from tare.cli.run import carry_out  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
     document = found.document()
-    limit_s = (
-        None if budget is None else units.duration(budget, "a time such as '5m' or '90 s'") / 1e9
-    )
+    limit_s = None if budget is None else units.seconds(budget)
     # How long a command takes is not known before it was tried, and what a budget allows neither.
     known = dry_run or "takes" in document["session"]
     text, plan = _planned(document, limit_s if known else None, must_run=not dry_run)
@@ -300,7 +298,7 @@ def _measure(
     preflight.refuse_without_room(plan, folder)
     found_here = machine.with_programs(machine.fingerprint(programs), plan.called)
     record = Record.create(folder, text, plan, found_here, numbered=out is None)
-    least = printing.minutes(plan.seconds())
+    least = units.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
     try:
         carry_out(record.folder, programs, as_json=as_json, profile=False, markdown=summary)
@@ -338,7 +336,7 @@ def _tried(plan: Plan, programs: Path, to: TextIO | None) -> str:
     Raises:
         TrialError: one failed, or does not print what is to be read.
     """
-    from tare import rehearsal, units  # noqa: PLC0415 - so that --help is fast
+    from tare import rehearsal  # noqa: PLC0415 - so that --help is fast
     from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415
     from tare.workloads.command.workload import CommandBench  # noqa: PLC0415
 

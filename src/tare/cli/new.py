@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from tare import units
 from tare.cli import completing, printing
 from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
@@ -86,7 +87,7 @@ def new(
             baseline=dict(_level(kind, text) for text in baseline or ()),
             statistic=statistic,
             blocks=None if blocks is None else _blocks(blocks),
-            budget_s=None if budget is None else _seconds(budget),
+            budget_s=None if budget is None else units.seconds(budget),
             margin=margin,
             title=title,
         )
@@ -144,12 +145,6 @@ def _blocks(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2] or found[1])
 
 
-def _seconds(text: str) -> float:
-    from tare import units  # noqa: PLC0415 - so that --help is fast
-
-    return units.duration(text, "a time such as '5m' or '90 s'") / 1e9
-
-
 def _asked(
     given: Callable[[str], Wishes], workload: str | None, file: Path | None
 ) -> tuple[Wishes, Path]:
@@ -204,7 +199,7 @@ def _questions(
     draft.draft(wishes)  # what is wrong by now is not for the next question to say
 
     def within(text: str) -> Wishes:
-        found = replace(wishes, budget_s=_seconds(text)) if text != _NO_LIMIT else wishes
+        found = replace(wishes, budget_s=units.seconds(text)) if text != _NO_LIMIT else wishes
         draft.draft(found)
         return found
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tare import units
 from tare.cli import paths, polite, printing
 from tare.command import shell_line
 from tare.errors import TareError, UsageError
@@ -164,7 +165,7 @@ def print_plan(plan: Plan) -> None:
         printing.show(f"every cell: {said}")
     printing.show(
         f"{len(plan.cells)} cells, {span(plan.min_blocks, len(plan.blocks), str)} blocks, seed"
-        f" {plan.seed}: about {span(*seconds, printing.minutes)}"
+        f" {plan.seed}: about {span(*seconds, units.minutes)}"
     )
     if plan.sessions:
         many = sorted(set(plan.sessions.values()))
@@ -213,7 +214,7 @@ class _LinePerBlock:
     def __call__(self, standing: Standing) -> None:
         if (block := _block(standing)) != self._last:
             self._last = block
-            printing.say("", f"block {block}: {printing.minutes(standing.seconds_left)} left")
+            printing.say("", f"block {block}: {units.minutes(standing.seconds_left)} left")
 
 
 @contextmanager
@@ -228,7 +229,7 @@ def _bar() -> Iterator[Callable[[Standing], None]]:
         def show(standing: Standing) -> None:
             bar.update(
                 task,
-                description=f"{printing.minutes(standing.seconds_left)} left · {standing.doing}",
+                description=f"{units.minutes(standing.seconds_left)} left · {standing.doing}",
                 block=_block(standing),
                 completed=standing.trials_done,
                 total=standing.trials,

@@ -18,7 +18,6 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook,
 from rich.markup import escape
 from rich.table import Table
 
-from tare import units
 from tare.errors import TareError
 
 _WIDE = 10_000
@@ -155,7 +154,3 @@ def table(*headings: str, title: str | None = None) -> Table:
 def add_row(to: Table, cells: Sequence[str]) -> None:
     """Add a row of plain text."""
     to.add_row(*(escape(cell) for cell in cells))
-
-
-minutes = units.minutes
-"""A duration as a person plans with it."""

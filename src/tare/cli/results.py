@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -52,14 +53,14 @@ def show(
 def _shown(record: Record, *, as_json: bool) -> dict[str, Any]:
     """Print the verdicts of one result, unless they are asked for as JSON."""
     from tare import analysis  # noqa: PLC0415
-    from tare import report as reporting  # noqa: PLC0415
+    from tare.report import terminal  # noqa: PLC0415
 
     running = record.being_written  # before it is read: what ends meanwhile is told as running
     found = analysis.analyse(record)
     if as_json:
         said = {"result": str(record.folder), "running": running}
-        return {**said, **reporting.verdicts(found)}
-    printing.out.print(reporting.summary(found))
+        return {**said, **terminal.verdicts(found)}
+    printing.out.print(terminal.summary(found))
     if running:
         printing.show(f"running now: {len(found.trials)} trials are on record")
     printing.show(f"result  {record.folder}\n")
@@ -104,26 +105,28 @@ def draw_suite(
     """
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
+    from tare.report import overview, papers, replayed, terminal  # noqa: PLC0415
 
     parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
     for name, found in parts.items() if out is None else ():
         _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
     page = out or suite.folder / "report.html"
     way = "" if out is None else quote(f"{os.path.relpath(suite.folder, out.parent)}/")
-    _write(reporting.render_suite(suite, parts, way), page, suite.folder)
+    kind = replayed if suite.replays else overview
+    _write(kind.render(suite, parts, way), page, suite.folder)
     if pages is not None:
-        _write_pages(reporting.pages(suite, parts), pages)
+        _write_pages(papers.pages(suite, parts), pages)
     said = {"result": str(suite.folder), "report": str(page)}
     if as_json:
         shown = {name: reporting.as_json(found) for name, found in parts.items()}
-        claims = {"papers": reporting.claims(suite, parts)} if suite.replays else {}
+        claims = {"papers": replayed.told(suite, parts)} if suite.replays else {}
         printing.show_json({**said, **claims, "parts": shown})
         return
     if suite.replays:
-        printing.out.print(reporting.summarise_replay(suite, parts), "")
+        printing.out.print(replayed.summary(suite, parts), "")
     else:
         for found in parts.values():
-            printing.out.print(reporting.summary(found), "")
+            printing.out.print(terminal.summary(found), "")
     printing.show(f"result  {suite.folder}\nreport  {page}")
 
 
@@ -153,13 +156,13 @@ def _write(page: str, path: Path, result: Path) -> None:
 
 def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     """Draw the page of a result, and print its summary."""
-    from tare import report as reporting  # noqa: PLC0415
+    from tare.report import terminal  # noqa: PLC0415
 
     if as_json:
         printing.show_json(drawn_for_machines(record, out))
         return
     found, page = _drawn(record, out)
-    printing.out.print(reporting.summary(found))
+    printing.out.print(terminal.summary(found))
     printing.show(f"result  {record.folder}\nreport  {page}")
 
 
@@ -302,7 +305,7 @@ def list_(
 
     rows = [*catalogue.experiments(paths.home() / "experiments"), *catalogue.results(results)]
     if json_:
-        printing.show_json([row.as_json() for row in rows])
+        printing.show_json([asdict(row) for row in rows])
         return
     table = printing.table("kind", "path", "title", "state")
     for row in rows:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import completing, gate, paths, printing
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json, Out
@@ -88,9 +88,8 @@ def run(
     _refuse_result(file)
     file = paths.experiment(file)
     from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
-    from tare import units  # noqa: PLC0415
 
-    budget_s = None if budget is None else units.duration(budget, A_TIME) / 1e9
+    budget_s = None if budget is None else units.seconds(budget)
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
 
@@ -133,9 +132,6 @@ def _refuse_summary(plans: Mapping[str, Plan]) -> None:
 def _refuse_more(*given: object) -> None:
     if any(one is not None for one in given):
         raise UsageError("--resume goes on with the plan on record, and takes no more than it")
-
-
-A_TIME = "a time such as '5m' or '90 s'"
 
 
 def instead(file: Path, error: UnavailableError) -> Path:
@@ -283,8 +279,6 @@ def fitted(plans: Mapping[str, Planned], budget_s: float) -> dict[str, Planned]:
 
 def _refuse_without_end(plans: Mapping[str, Planned]) -> None:
     """Refuse what takes so long that nobody can mean it, unless a budget says so."""
-    from tare import units  # noqa: PLC0415 - so that --help is fast
-
     seconds = sum(part.plan.seconds() for part in plans.values())
     if seconds > units.WEEK_NS / 1e9:
         raise UsageError(
@@ -317,7 +311,7 @@ def takes(*parts: Planned) -> str:
     """How long parts take together, by the fewest blocks and by all."""
     least = sum(part.plan.seconds() for part in parts)
     most = sum(part.plan.seconds(len(part.plan.blocks)) for part in parts)
-    return span(least, most, printing.minutes)
+    return span(least, most, units.minutes)
 
 
 def carry_out(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import completing, paths, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
@@ -18,8 +18,6 @@ from tare.errors import Exit, UnavailableError, UsageError
 if TYPE_CHECKING:
     from tare.plan import Plan
     from tare.slurm import Gathered, Job
-
-_A_TIME = "a time such as '30m' or '2h'"
 
 
 def slurm(
@@ -93,15 +91,13 @@ def slurm(
         else:
             print_plan(plan)
         return
-    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
+    from tare import machine, preflight  # noqa: PLC0415 - so that --help is fast
     from tare.slurm import Asked, Job, ranges  # noqa: PLC0415
     from tare.slurm import submit as hand_over  # noqa: PLC0415
 
     asked = Asked(
         tasks=ntasks or max(cell.levels.read(cell.levels.rows["ranks"]) for cell in plan.cells),
-        seconds=Asked.limit(plan.block_seconds())
-        if time is None
-        else units.duration(time, _A_TIME) / 1e9,
+        seconds=Asked.limit(plan.block_seconds()) if time is None else units.seconds(time),
         partition=partition,
         at_once=at_once,
         options=tuple(sbatch_option or ()),
