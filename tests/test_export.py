@@ -188,6 +188,17 @@ def test_a_position_is_the_place_within_a_setting_up(tmp_path):
         assert [v.cells.index(row["cell"]) for v in visits] == [row["position"]]
 
 
+def test_a_file_that_is_written_anew_is_read_by_no_more_people(record, tmp_path):
+    out = tmp_path / "out.csv"
+    out.touch(0o600)
+    os.chown(out, 65534, 65534) if os.geteuid() == 0 else None
+    was = out.stat()
+    export.export(record, "csv", out)
+    now = out.stat()
+    assert (now.st_mode, now.st_uid, now.st_gid) == (was.st_mode, was.st_uid, was.st_gid)
+    assert out.read_text().startswith("run,")
+
+
 @pytest.mark.parametrize(
     ("write", "begins"),
     [

@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import records
 from needs import in_a_line, tare
 from tare import experiment, plan
+from tare.cli import measure
 from tare.cli.asked import Asked, by_option, variables, written
 from tare.command import PATH
 from tare.errors import Exit, Fault, FaultyFileError, UsageError
@@ -133,6 +135,17 @@ def test_a_plan_without_a_level_that_all_cells_share_says_nothing_of_one() -> No
     found = tare("measure", "--dry-run", *options, "--blocks", "20", "--", "true")
     assert found.returncode == 0, found.stderr
     assert "every cell" not in found.stdout
+
+
+def test_an_export_that_cannot_be_written_keeps_no_other_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=300))
+    there, nowhere = tmp_path / "x.csv", tmp_path / "gone" / "x.json"
+    assert measure._export(record, [("json", nowhere), ("csv", there)]) is Exit.UNAVAILABLE
+    assert f"cannot write {nowhere}" in capsys.readouterr().err.replace("\n", "")
+    assert there.read_text().startswith("run,")
+    assert measure._export(record, [("csv", there)]) is Exit.OK
 
 
 def test_nothing_to_run_is_said() -> None:

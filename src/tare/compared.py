@@ -13,7 +13,6 @@ from tare.compare import DIFFERENT, FEWEST_RUNS, CellComparison, Versions
 from tare.report.columns import Columns
 from tare.report.markup import escaped
 from tare.report.markup import table as markdown_table
-from tare.report.numbers import percent
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Verdict
 
@@ -102,7 +101,7 @@ def method(found: Versions) -> str:
     """Say how it was judged, or why it was not and what would give a verdict."""
     if not found.judged:
         return no_verdict(found)
-    said = _JUDGED.format(*found.runs, found.compared, percent(100 * found.margin).bare)
+    said = _JUDGED.format(*found.runs, found.compared, f"{100 * found.margin:g} %")
     if found.forbids:
         said += (
             " Whether the sides took turns, the files do not tell: if not, what changed between"

@@ -17,7 +17,7 @@ from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.command import shell_line
 from tare.document import refuse_bytes
-from tare.errors import Exit, FaultyFileError, TrialError, UsageError
+from tare.errors import Exit, FaultyFileError, TareError, TrialError
 
 if TYPE_CHECKING:
     from tare.plan import Plan
@@ -300,11 +300,15 @@ def _measure(
     record = Record.create(folder, text, plan, found_here, numbered=out is None)
     least = units.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
+    code = int(Exit.OK)
     try:
         carry_out(record.folder, programs, as_json=as_json, profile=False, markdown=summary)
+    except typer.Exit as ended:
+        code = ended.exit_code
     finally:
-        _export(record, exports)
+        lost = _export(record, exports)
         printing.say("[dim]again:[/]", shell_line("tare", "run", record.experiment_path))
+    raise typer.Exit(code or lost)
 
 
 def _planned(
@@ -362,22 +366,26 @@ def _tried(plan: Plan, programs: Path, to: TextIO | None) -> str:
     return units.exact_duration(max(1, round(fmean(took) / 1e5)) * 100_000)
 
 
-def _export(record: Any, exports: list[tuple[str, Path]]) -> None:
+def _export(record: Any, exports: list[tuple[str, Path]]) -> Exit:
+    """Write each of them that can be written; one that cannot takes no verdict's exit code."""
     from tare import analysis, report  # noqa: PLC0415 - so that --help is fast
     from tare import export as exporting  # noqa: PLC0415
 
     if not record.trials():
-        return
+        return Exit.OK
+    code = Exit.OK
     for format_, path in exports:
         try:
             if format_ == "markdown":
                 report.write(report.markdown(analysis.analyse(record)), path)
             else:
                 exporting.export(record, format_, path)
-        except UsageError as error:
+        except TareError as error:
             if any(trial.status == "ok" for trial in record.trials()):
-                raise
-            # Nothing was measured: the run's own end says more, and is not to be lost.
-            printing.say("[yellow]not written:[/]", f"{path}: {error.what}")
+                printing.show_error(error)
+                code = Exit.UNAVAILABLE
+            else:  # the run's own end says more
+                printing.say("[yellow]not written:[/]", f"{path}: {error.what}")
         else:
             printing.say("[dim]written:[/]", str(path))
+    return code
