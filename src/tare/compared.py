@@ -126,13 +126,13 @@ def no_verdict(found: Versions) -> str:
         )
     shown = found.statistic if found.forbids else "sessions"
     said = (
-        f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much one and"
-        f" the same thing differs from run to run, and the intervals, of {shown}, do not hold it;"
+        f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much the same"
+        f" thing varies from run to run, and that is not in the intervals, which are of {shown};"
     )
     if not found.forbids:
         return (
-            f"{said} repeat each side's run until it has {FEWEST_RUNS} or more, each with --out"
-            " SIDE/1, SIDE/2, ..., and compare the folders SIDE"
+            f"{said} run each side {FEWEST_RUNS} times or more, with --out SIDE/1, SIDE/2, ..., and"
+            " compare the folders SIDE"
         )
     return (
         f"{said} besides, {found.forbids}. Let the sides take turns until each has {FEWEST_RUNS}"

@@ -33,7 +33,7 @@ def check(
 ) -> None:
     """Check experiment files: print every fault with its line, and what to do about it.
 
-    Nothing of this machine is asked: what can run here, `tare run FILE --dry-run` says.
+    It does not look at this machine: `tare run FILE --dry-run` says what can run here.
     """
     found = [checked for file in files for checked in _checked(file)]
     wrong = [checked for checked in found if not checked.valid]

@@ -64,7 +64,7 @@ def table(
 
 def check(
     claim_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Such as A1; all without.")
+        list[str] | None, typer.Argument(metavar="ID", help="Such as A1; all if absent.")
     ] = None,
     record: Annotated[
         bool,
@@ -77,7 +77,7 @@ def check(
         typer.Option(
             "--pending",
             metavar=FLAG,
-            help="Of these, only such as have no result of what is here: CLAIMS.md says why.",
+            help="Only those of them without a current result; CLAIMS.md says why.",
         ),
     ] = False,
     until_decided: Annotated[
@@ -85,7 +85,7 @@ def check(
         typer.Option(
             "--until-decided",
             metavar=FLAG,
-            help="Add blocks where the interval straddles the bound, in results/claims/ID.",
+            help="Add blocks while the interval straddles the bound; kept in results/claims/ID.",
         ),
     ] = False,
     at_most: Annotated[

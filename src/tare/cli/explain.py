@@ -21,7 +21,7 @@ def explain(
     against: Annotated[
         str | None,
         typer.Argument(
-            help="What it is held against; what the plan compares it with if absent.",
+            help="The cell to compare it with; the one that the plan does if absent.",
             autocompletion=completing.cells,
         ),
     ] = None,

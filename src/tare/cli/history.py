@@ -31,24 +31,25 @@ _AGO = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def history(
-    folder: Annotated[Path, typer.Argument(help="Where results lie, at any depth.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="The folder of results, at any depth.")] = Path(
         "results"
     ),
     cell: Annotated[
-        str | None, typer.Option(help="One cell over time, such as qemu/udp; all of it if absent.")
+        str | None,
+        typer.Option(help="One cell over time, such as qemu/udp; if absent, an overview."),
     ] = None,
     statistic: Annotated[
-        str | None, typer.Option(help="Of the cell, such as p99; the declared one if absent.")
+        str | None, typer.Option(help="With --cell: such as p99; the declared one if absent.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only runs from then on: 2026-11-24, or 30d, 12h, 8w ago.")
+        str | None, typer.Option(help="Only runs since then: 2026-11-24, or 30d, 12h, 8w ago.")
     ] = None,
     machine: Annotated[
-        str | None, typer.Option(help="Only of machines with this in their name or hash.")
+        str | None, typer.Option(help="Only machines with this in their name or hash.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Only of titles with this in them.")] = None,
+    title: Annotated[str | None, typer.Option(help="Only titles with this in them.")] = None,
     commit: Annotated[
-        str | None, typer.Option(help="Only by a Tare whose commit begins so.")
+        str | None, typer.Option(help="Only runs by a Tare whose commit begins with this.")
     ] = None,
     distribution: Annotated[
         bool,
@@ -62,7 +63,10 @@ def history(
         Path | None, typer.Option(help="With --cell: draw a page into this file.")
     ] = None,
     csv_: Annotated[
-        bool, typer.Option("--csv", metavar=FLAG, help="Print a row a run, or a row a title.")
+        bool,
+        typer.Option(
+            "--csv", metavar=FLAG, help="Print CSV: a row per run with --cell, else per title."
+        ),
     ] = False,
     rebuild: Annotated[
         bool,
@@ -70,10 +74,10 @@ def history(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Show what a folder of results tells over time: what there is, and what changed when.
+    """Show a folder of results over time: what there is, and what changed when.
 
-    Results of unlike machines are never put together. What is read once of each result is kept in
-    the folder, in .history; the results stay as they are, and what is kept can be deleted.
+    Results of different machines are never combined. What was read of each result is kept in the
+    folder, in .history, which can be deleted; the results stay as they are.
     """
     from tare.history import query  # noqa: PLC0415 - so that --help is fast
     from tare.history.index import Index  # noqa: PLC0415

@@ -35,7 +35,7 @@ def new(
     ] = None,
     in_: Annotated[
         str | None,
-        typer.Option("--in", help="Environments, commas between them: --in native,container,qemu."),
+        typer.Option("--in", help="Environments, separated by commas: --in native,container,qemu."),
     ] = None,
     factor: Annotated[
         list[str] | None,
@@ -44,8 +44,8 @@ def new(
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            help="What all is compared with: --baseline environment=native; the first factor's"
-            " first level if absent."
+            help="What everything is compared with: --baseline environment=native; if absent, the"
+            " first factor's first level."
         ),
     ] = None,
     statistic: Annotated[
@@ -55,22 +55,22 @@ def new(
             autocompletion=completing.statistics,
         ),
     ] = None,
-    margin: Annotated[str, typer.Option(help="Differences within it are equivalent.")] = "3 %",
+    margin: Annotated[str, typer.Option(help="Differences within it count as equivalent.")] = "3 %",
     blocks: Annotated[
         str | None,
         typer.Option(
-            help="Fewest and most, such as 8..30, or one number; as many as the comparisons need,"
-            " up to 30, if absent."
+            help="Fewest and most, such as 8..30, or one number; if absent, as many as the"
+            " comparisons need, up to 30."
         ),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="As many blocks as fit into a time such as 5m.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="The question, as the headline.")] = None,
+    title: Annotated[str | None, typer.Option(help="The question, the report's headline.")] = None,
 ) -> None:
-    """Write an experiment file, with a comment at each line; on a terminal, by questions.
+    """Write an experiment file with a comment on each line; on a terminal, by asking questions.
 
-    Questions are asked where no option says what to compare. No file is overwritten.
+    It asks where neither --in nor --factor says what to compare. No file is overwritten.
     """
     from tare.draft import Wishes, draft  # noqa: PLC0415 - so that --help is fast
 
@@ -157,7 +157,7 @@ def _asked(
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "it is not said what to compare, and no terminal is there to ask at",
+            "no option says what to compare, and no terminal is there to ask at",
             "add --in native,container or --factor NAME=LEVEL,LEVEL; `tare new --help` shows all",
         )
     try:
@@ -180,10 +180,10 @@ def _questions(
     usual = "environment" if "environment" in rows else next(iter(rows))
     wishes = given(workload)
     required = [name for name, row in rows.items() if not row.default]
-    varied = _ask("Which of these vary? (commas between them)", usual, _several_of(rows))
+    varied = _ask("Which of these vary? (separated by commas)", usual, _several_of(rows))
     for name in dict.fromkeys([*required, *varied]):
         some = rows[name].choices or rows[name].examples or (rows[name].default,)
-        question = f"Levels of {name}? (commas between them)"
+        question = f"Levels of {name}? (separated by commas)"
         levels = _ask(question, ",".join(some[:2]), partial(draft.levels_in, rows[name]))
         wishes = replace(wishes, factors={**wishes.factors, name: levels})
     varied = [name for name, levels in wishes.factors.items() if len(levels) > 1]

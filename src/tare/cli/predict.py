@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def predict(
     result: Result,
     environment: Annotated[
-        str | None, typer.Option(help="Only there, such as qemu; every one if absent.")
+        str | None, typer.Option(help="Only this one, such as qemu; all if absent.")
     ] = None,
     statistic: Annotated[str, typer.Option(help="p50 or mean.")] = "p50",
     check: Annotated[
@@ -40,7 +40,7 @@ def predict(
     """Predict responses in environments where UDP and the overhead vector alone were measured.
 
     RESULT is that of experiments/predict.yaml, or of an experiment like it: every transport on the
-    host, UDP in each environment, and `causes`. Where it lacks ground to stand on, it says so.
+    host, UDP in each environment, and `causes`. Where that is too little, it says so.
     """
     from tare import predict as predicting  # noqa: PLC0415 - so that --help is fast
     from tare.predict import calibration  # noqa: PLC0415

@@ -35,20 +35,20 @@ def replay(
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(help="Fit all into a time such as 30m; says what was cut or left out."),
+        typer.Option(help="Fit all into this time, such as 30m; says what was cut or left out."),
     ] = None,
     polite: bounded.Polite = False,
     share: bounded.Share = None,
     json_: Json = False,
 ) -> None:
-    """Replay the papers: is what they say true of this machine?
+    """Replay the papers: does what they say hold on this machine?
 
     Every claim that they make of a figure or a table is asked by an experiment and judged by whole
     intervals: it holds here, does not, is inconclusive, or cannot be asked here, and why. One page
     has all verdicts, with what was published, what was found and the way to its data.
 
-    What was stopped goes on with [bold]tare run --resume FOLDER[/bold]; [bold]tare report
-    FOLDER[/bold] draws it anew.
+    A replay that was stopped is resumed by [bold]tare run --resume FOLDER[/bold]; [bold]tare report
+    FOLDER[/bold] draws its page again.
     """
     rootless.enter()
     from tare import replay as replaying  # noqa: PLC0415 - so that --help is fast

@@ -34,7 +34,7 @@ def show(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show the verdicts of a result in the terminal, also while it runs."""
+    """Show the verdicts of a result in the terminal, even while it runs."""
     from tare import catalogue, suite  # noqa: PLC0415 - so that --help is fast
     from tare.record import Record  # noqa: PLC0415
 
@@ -70,13 +70,13 @@ def _shown(record: Record, *, as_json: bool) -> dict[str, Any]:
 def report(
     result: Result,
     out: Annotated[
-        Path | None, typer.Option(help="Where to draw it; report.html in the result if absent.")
+        Path | None, typer.Option(help="The file to write; report.html in the result if absent.")
     ] = None,
     pages: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Of a replay: write a page for each paper here too, in Markdown with a picture.",
+            help="For a replay: also write a page for each paper, in Markdown with a picture.",
         ),
     ] = None,
     json_: Json = False,
@@ -191,8 +191,8 @@ def compare(
         typer.Argument(
             metavar="A B",
             help="Result folders, or folders of them: the runs of one version each. Or what"
-            " hyperfine, Criterion, Google Benchmark, pyperf or JMH wrote: a file, a folder of"
-            " files; of Criterion target/criterion, or target/criterion@BASELINE.",
+            " hyperfine, Criterion, Google Benchmark, pyperf or JMH wrote: a file or a folder of"
+            " files; for Criterion target/criterion, or target/criterion@BASELINE.",
             autocompletion=completing.results,
         ),
     ],
@@ -200,7 +200,7 @@ def compare(
         str | None,
         typer.Option(
             help="Exit with 1 on a verdict: slower (worse), faster (better) or different; else with"
-            " 4 where trials of the later runs failed, with 5 where too few runs give none."
+            " 4 if trials of the later runs failed, with 5 if the runs are too few for a verdict."
         ),
     ] = None,
     across_machines: Annotated[
@@ -216,9 +216,9 @@ def compare(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Compare results, or the runs of versions, cell by cell: what do B and the others take over A?
+    """Compare results, or runs of versions, cell by cell: B and the others, each with A.
 
-    A verdict needs several runs of each. Of several versions each is compared with the first, and
+    A verdict needs several runs of each version. All versions are compared with the first, and
     p-values are adjusted over all.
     """
     from tare import compare as comparing  # noqa: PLC0415
@@ -277,14 +277,14 @@ def export(
     statistic: Annotated[
         str | None,
         typer.Option(
-            help="The one statistic to tell, of what is no table: else all of them, and of"
-            " google-benchmark, which holds one, that which the experiment declares.",
+            help="Write this statistic alone (not in a table). If absent all; in google-benchmark,"
+            " which holds one, that which the experiment declares.",
         ),
     ] = None,
 ) -> None:
     """Write every session of a result as one table, or its cells as another tool's file.
 
-    Tables of several runs can be put together: each row names its run.
+    Tables of several runs can be concatenated: each row names its run.
 
     tare export results/A --format parquet --out A.parquet
 
@@ -297,7 +297,7 @@ def export(
 
 
 def list_(
-    results: Annotated[Path, typer.Option(help="Where results lie.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="The folder of results.")] = Path("results"),
     json_: Json = False,
 ) -> None:
     """List the experiments that ship, and the results so far."""

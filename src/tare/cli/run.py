@@ -50,7 +50,7 @@ def run(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Go on with a result folder whose run was stopped.",
+            help="Resume the run of this result folder.",
             autocompletion=completing.results,
         ),
     ] = None,
@@ -62,9 +62,11 @@ def run(
         ),
     ] = False,
     budget: Annotated[
-        str | None, typer.Option(help="Fit the plan into a time such as 5m; says what was cut.")
+        str | None, typer.Option(help="Fit the plan into this time, such as 5m; says what was cut.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the order of the trials.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the trials' random order.")
+    ] = None,
     fail_on: gate.FailOn = None,
     margin: gate.Margin = None,
     significance: gate.Significance = None,

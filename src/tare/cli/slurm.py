@@ -31,34 +31,38 @@ def slurm(
     out: Out = None,
     ntasks: Annotated[
         int | None,
-        typer.Option(min=1, help="Tasks that Slurm counts; by default the most ranks of a cell."),
+        typer.Option(min=1, help="Tasks that Slurm counts; by default the most ranks of any cell."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Limit of a task, such as 30m; by default 10 min and twice a block."),
+        typer.Option(
+            help="Time limit of a task, such as 30m; by default 10 min plus twice a block."
+        ),
     ] = None,
-    partition: Annotated[str | None, typer.Option(help="Of Slurm's.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
     at_once: Annotated[
-        int, typer.Option(min=1, help="Blocks that run at the same time: they share a file system.")
+        int, typer.Option(min=1, help="Blocks to run at the same time; they share a file system.")
     ] = 1,
     sbatch_option: Annotated[
         list[str] | None,
-        typer.Option(help="One more of sbatch's, such as --account=mine; as often as needed."),
+        typer.Option(help="A further option of sbatch, such as --account=mine; repeatable."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the order of the trials.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the trials' random order.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", metavar=FLAG, help="Print the plan; write nothing.")
     ] = False,
     submit: Annotated[
-        bool, typer.Option("--submit", metavar=FLAG, help="Hand the script to sbatch.")
+        bool, typer.Option("--submit", metavar=FLAG, help="Submit the script with sbatch.")
     ] = False,
     gather: Annotated[
         Path | None, typer.Option(help="Join the blocks of a folder, and say which are missing.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="Measure one block of a folder: what the script does.")
+        Path | None, typer.Option(help="Measure one block of a folder, as the script does.")
     ] = None,
-    block: Annotated[int | None, typer.Option(min=0, help="Which, with --run.")] = None,
+    block: Annotated[int | None, typer.Option(min=0, help="Which block, with --run.")] = None,
     json_: Json = False,
 ) -> None:
     """Run an MPI experiment by Slurm: a block is a task of an array job.

@@ -46,7 +46,7 @@ def overview(found: Sequence[Overall]) -> RenderableType:
         )
     lines: list[RenderableType] = [table]
     if len(machines) > 1:
-        lines.append(Text("Runs of unlike machines are never put together:"))
+        lines.append(Text("Runs of different machines are never combined:"))
         lines += (Text(f"{name}  {words}") for name, words in machines.items())
     if len(found) == 1:
         lines.append(Text(f"cells: {', '.join(found[0].cells)}"))
@@ -57,7 +57,7 @@ def cell(found: Sequence[CellHistory], width: int) -> RenderableType:
     """Every series of a cell, apart: its picture, its levels and its last runs."""
     lines: list[RenderableType] = []
     if len(found) > 1:
-        lines.append(Text(f"{len(found)} series, which are not put together.", "yellow"))
+        lines.append(Text(f"{len(found)} series, which are not combined.", "yellow"))
     apart = telling_apart(found)
     for one, tells in zip(found, apart, strict=True):
         lines += [
