@@ -30,14 +30,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "name": self.name,
-            "available": self.available,
-            "detail": self.detail,
-            "remedy": self.remedy,
-            "can": sorted(self.can),
-            "cannot": dict(self.cannot),
-        }
+        return {**vars(self), "can": sorted(self.can), "cannot": dict(self.cannot)}
 
 
 def require_root() -> None:

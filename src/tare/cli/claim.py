@@ -29,22 +29,11 @@ def list_(json_: Json = False) -> None:
 
     found = claims.every()
     if json_:
-        printing.show_json(
-            [
-                {
-                    "id": c.id,
-                    "sentence": c.sentence,
-                    "wanted": c.wanted,
-                    "experiments": c.experiments,
-                }
-                for c in found
-            ]
-        )
+        told = ("id", "sentence", "wanted", "experiments")
+        printing.show_json([{name: getattr(c, name) for name in told} for c in found])
         return
-    table = printing.table("id", "claim", "wanted")
-    for claim in found:
-        printing.add_row(table, (claim.id, claim.sentence, claim.wanted))
-    printing.out.print(table)
+    rows = [(c.id, c.sentence, c.wanted) for c in found]
+    printing.out.print(printing.table("id", "claim", "wanted", rows=rows))
 
 
 def table(

@@ -25,16 +25,12 @@ if TYPE_CHECKING:
 _WHAT, _HOW, _TOLD = "What is measured", "How", "Output"
 
 
-def _option(panel: str, *names: str, help: str, metavar: str = "") -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **_shown(metavar))
-
-
-def _shown(metavar: str) -> dict[str, Any]:
-    return {"metavar": metavar} if metavar else {}
+def _option(panel: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
 
 
 def _flag(panel: str, name: str, help: str) -> Any:
-    return typer.Option(name, metavar=FLAG, help=help, rich_help_panel=panel)
+    return _option(panel, name, metavar=FLAG, help=help)
 
 
 def measure(

@@ -224,10 +224,7 @@ def _ask(question: str, default: str, parse: Callable[[str], T]) -> T:
 
 
 def _offer(rows: Mapping[str, str]) -> None:
-    table = printing.table("", "")
-    for row in rows.items():
-        printing.add_row(table, row)
-    printing.err.print(table)
+    printing.err.print(printing.table("", "", rows=rows.items()))
 
 
 def _one_of(known: Collection[str]) -> Callable[[str], str]:

@@ -151,13 +151,11 @@ def print_plan(plan: Plan) -> None:
     from tare.stats.repetition import PILOT_BLOCKS  # noqa: PLC0415
 
     seconds = plan.seconds(), plan.seconds(len(plan.blocks))
-    table = printing.table("cell", "compared with", "judged")
-    against = {c.cell: c for c in plan.comparisons}
-    for cell in plan.cells:
-        comparison = against.get(cell.id)
-        judged = ("in the family" if comparison.family else comparison.kind) if comparison else ""
-        printing.add_row(table, (cell.id, comparison.against if comparison else "", judged))
-    printing.out.print(table)
+    judged = {
+        c.cell: (c.against, "in the family" if c.family else c.kind) for c in plan.comparisons
+    }
+    rows = [(cell.id, *judged.get(cell.id, ("", ""))) for cell in plan.cells]
+    printing.out.print(printing.table("cell", "compared with", "judged", rows=rows))
     first, *others = (set(cell.levels.items()) for cell in plan.cells)
     common = first.intersection(*others)
     shared = (f"{n} {level}" for n, level in plan.cells[0].levels.items() if (n, level) in common)

@@ -83,13 +83,14 @@ def predict(
 def _show(predictions: list[Prediction]) -> None:
     from tare.report import numbers  # noqa: PLC0415
 
-    table = printing.table("environment", "response", "predicted [90 %]", "of it, by cause")
+    rows = []
     for p in predictions:
         value = numbers.time(p.value_ns, p.low_ns, p.high_ns)
         shares = {name: part / p.value_ns for name, part in p.parts_ns.items()}
         parts = ", ".join(f"{name} {s:.0%}" for name, s in shares.items() if s >= _WORTH_NAMING)
-        printing.add_row(table, (p.target.environment, _levels(p.target.levels), str(value), parts))
-    printing.out.print(table)
+        rows.append((p.target.environment, _levels(p.target.levels), str(value), parts))
+    headings = ("environment", "response", "predicted [90 %]", "of it, by cause")
+    printing.out.print(printing.table(*headings, rows=rows))
 
 
 def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
@@ -98,29 +99,26 @@ def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
 
     ours, simple = predicting.scores(checked)
     if as_json:
-        rows = [
+        every = [
             {**_as_json(c.prediction), "measured_ns": c.measured_ns, "simple_ns": c.simple_ns}
             for c in checked
         ]
-        printing.show_json({"rows": rows, "model": vars(ours), "log_additive": vars(simple)})
+        printing.show_json({"rows": every, "model": vars(ours), "log_additive": vars(simple)})
         return
-    table = printing.table(
-        "environment", "response", "predicted [90 %]", "measured", "over measured", "log-additive"
-    )
-    for c in checked:
-        p = c.prediction
-        printing.add_row(
-            table,
-            (
-                p.target.environment,
-                _levels(p.target.levels),
-                str(numbers.time(p.value_ns, p.low_ns, p.high_ns)),
-                numbers.time(c.measured_ns).bare,
-                numbers.ratio(p.value_ns / c.measured_ns).bare,
-                numbers.ratio(c.simple_ns / c.measured_ns).bare,
-            ),
+    rows = [
+        (
+            p.target.environment,
+            _levels(p.target.levels),
+            str(numbers.time(p.value_ns, p.low_ns, p.high_ns)),
+            numbers.time(c.measured_ns).bare,
+            numbers.ratio(p.value_ns / c.measured_ns).bare,
+            numbers.ratio(c.simple_ns / c.measured_ns).bare,
         )
-    printing.out.print(table)
+        for c in checked
+        for p in (c.prediction,)
+    ]
+    headings = ("environment", "response", "predicted [90 %]", "measured", "over measured")
+    printing.out.print(printing.table(*headings, "log-additive", rows=rows))
     for name, found in (("this model", ours), ("the log-additive model", simple)):
         covered = "" if found.covered is None else f", intervals cover {found.covered:.0%}"
         printing.show(

@@ -303,11 +303,9 @@ def list_(
     """List the experiments that ship, and the results so far."""
     from tare import catalogue  # noqa: PLC0415
 
-    rows = [*catalogue.experiments(paths.home() / "experiments"), *catalogue.results(results)]
+    found = [*catalogue.experiments(paths.home() / "experiments"), *catalogue.results(results)]
     if json_:
-        printing.show_json([asdict(row) for row in rows])
+        printing.show_json([asdict(one) for one in found])
         return
-    table = printing.table("kind", "path", "title", "state")
-    for row in rows:
-        printing.add_row(table, (row.kind, str(paths.near(row.path)), row.title, row.state))
-    printing.out.print(table)
+    rows = [(one.kind, str(paths.near(one.path)), one.title, one.state) for one in found]
+    printing.out.print(printing.table("kind", "path", "title", "state", rows=rows))
