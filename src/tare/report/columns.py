@@ -5,7 +5,7 @@ Rich squeezes words to nothing and then cuts what must not be folded, so that 11
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
@@ -36,7 +36,8 @@ class Columns:
         self._rows.append([Text(one) if isinstance(one, str) else one for one in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        for part in self._parts(options.max_width):
+        least = [self._least(place) for place in range(len(self._rows[0]))]
+        for part in self._parts(options.max_width, least):
             table = Table(box=None, pad_edge=False)
             for place in part:
                 figures = place not in self._words
@@ -44,19 +45,19 @@ class Columns:
                 table.add_column(
                     self._rows[0][place],
                     justify="right" if figures else "left",
-                    no_wrap=figures and self._least(place) < room,
+                    no_wrap=figures and least[place] < room,
                     overflow="fold",
                 )
             for row in self._rows[1:]:
                 table.add_row(*(row[place] for place in part))
             yield table
 
-    def _parts(self, width: int) -> Iterator[list[int]]:
+    def _parts(self, width: int, least: Sequence[int]) -> Iterator[list[int]]:
         """The columns of each table."""
         part: list[int] = []
-        for place in range(len(self._rows[0])):
-            taken = sum(self._least(one) + _BETWEEN for one in part)
-            full = taken + self._least(place) > width and part not in ([], [self._key])
+        for place, own in enumerate(least):
+            taken = sum(least[one] + _BETWEEN for one in part)
+            full = taken + own > width and part not in ([], [self._key])
             if full and place != self._key:
                 yield part
                 part = [self._key]
