@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,7 +95,7 @@ def history(
     wanted = query.Filter(_since(since), title, machine, commit)
     index = Index(folder)
     _refresh(index, anew=rebuild)
-    shown = _Shown(json=json_, csv=csv_)
+    shown = "json" if json_ else "csv" if csv_ else "text"
     if cell is None:
         _overview(index, wanted, shown)
     else:
@@ -104,23 +103,15 @@ def history(
         _cell(index, found, shown, html, distribution=distribution)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """In which format."""
-
-    json: bool
-    csv: bool
-
-
-def _overview(index: Index, wanted: Filter, shown: _Shown) -> None:
+def _overview(index: Index, wanted: Filter, shown: str) -> None:
     from tare.history import query  # noqa: PLC0415
     from tare.report import history as drawn  # noqa: PLC0415
 
     rows, skipped = query.overview(index, wanted), query.skipped(index)
-    if shown.json:
+    if shown == "json":
         printing.show_json(_plain({"titles": rows, "skipped": skipped}))
         return
-    if shown.csv:
+    if shown == "csv":
         _show_csv([_flat(row) for row in _plain(rows)])
     else:
         printing.out.print(drawn.overview(rows))
@@ -133,7 +124,7 @@ def _overview(index: Index, wanted: Filter, shown: _Shown) -> None:
 def _cell(
     index: Index,
     found: Sequence[CellHistory],
-    shown: _Shown,
+    shown: str,
     html: Path | None,
     *,
     distribution: bool,
@@ -146,10 +137,10 @@ def _cell(
         from tare.report import history_page  # noqa: PLC0415
 
         report.write(history_page.render(str(index.folder), found), html)
-    if shown.json:
+    if shown == "json":
         printing.show_json(_plain({"series": found, **({"distributions": raw} if raw else {})}))
         return
-    if shown.csv:
+    if shown == "csv":
         _show_csv(list(_rows(found)))
         return
     printing.out.print(drawn.cell(found, min(printing.out.width, _WIDEST)))
