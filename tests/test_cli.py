@@ -309,6 +309,11 @@ def test_every_command_has_help(command):
     assert not re.search(rf"{takes_no_value} +<", said)
 
 
+def test_a_paragraph_of_a_help_text_has_the_terminals_lines():
+    said = tare("compare", "--help").stdout
+    assert "compared with the first, and p-values are adjusted over all." in said
+
+
 def test_messages_are_not_wrapped_so_that_paths_can_be_copied(tmp_path):
     deep = tmp_path / ("long" * 40)
     found = tare("report", deep, COLUMNS="60")

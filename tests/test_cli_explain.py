@@ -1,11 +1,14 @@
 """`tare explain` and `tare predict` as a user calls them."""
 
 import json
+import re
 
 import pytest
 
 import records
 from needs import tare
+from tare import experiment, plan
+from tare.record import Record
 from test_predict import start
 
 
@@ -34,6 +37,21 @@ def test_explain_gives_machines_the_same(result):
     said = json.loads(tare("explain", result, "qemu/udp", "native/udp", "--json").stdout)
     assert said["threads"]["parts"][0]["name"] == "vcpu on CPU"
     assert said["explained"] is True
+
+
+def test_a_cell_is_explained_whatever_its_name_holds(tmp_path):
+    text = """\
+title: Which pattern?
+workload: command
+factors: {command: {grep: "grep {pattern}"}, pattern: ["[/b]", "[red]"]}
+baseline: {pattern: "[/b]"}
+blocks: {min: 8, max: 8}
+"""
+    made = plan.make(experiment.parse(text, "x"), 1)
+    folder = Record.create(tmp_path / "r", text, made, records.FINGERPRINT).folder
+    said = tare("explain", folder, "[red]")
+    assert said.returncode == 0, said.stderr
+    assert re.search(r"^what +\[red\] +\[/b\]", said.stdout, re.MULTILINE)
 
 
 def test_explain_names_the_cells_that_there_are(result):

@@ -102,6 +102,7 @@ def test_the_distribution_has_a_row_a_level(folder):
         (["--cell", "native", "--statistic", "p77"], "it has jitter, max, mean"),
         (["--statistic", "p99"], "are of one cell"),
         (["--since", "yesterday"], "--since takes a date or how long ago"),
+        (["--since", "0001-01-01T00:00+14:00"], "--since takes a date or how long ago"),
         (["--json", "--csv"], "choose one"),
         (["--cell", "native", "--distribution", "--csv"], "ask for --json"),
         (["--title", "nothing"], "is of title nothing"),

@@ -75,7 +75,7 @@ def test_one_run_a_side_gives_no_verdict_however_far_apart_they_are(earlier, tmp
     rich.print(compared.table(found))
     said = " ".join(capsys.readouterr().out.split())
     assert "no verdict: 1 run against 1" in said
-    assert f"until it has {compare.FEWEST_RUNS} or more" in said
+    assert f"run each side {compare.FEWEST_RUNS} times or more" in said
 
 
 def altered(run, **told):

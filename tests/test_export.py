@@ -16,7 +16,7 @@ from tare import export, report, units, workloads
 from tare import plan as plans
 from tare.errors import TareError, UsageError
 from tare.history import summary
-from tare.record import Record
+from tare.record import Record, Trial
 
 TEXT = """\
 title: "A title"
@@ -112,6 +112,32 @@ def test_beside_the_text_of_a_level_stands_its_number_in_a_column_with_its_unit(
     assert memory == {(None, None), ("512 MiB", 512 << 20)}
 
 
+def test_what_a_command_prints_takes_no_column_of_a_parameter(tmp_path):
+    text = """\
+title: A title
+workload: command
+factors: {command: {a: "a {size} {x} {x_value}"}, size: [1MiB, 2MiB], x: [1, 2], x_value: [3, 4]}
+baseline: {size: 1MiB}
+read: {size: {regex: x, unit: B}}
+blocks: {min: 8, max: 8}
+family: none
+"""
+    plan = plans.make(experiments.parse(text, "x"), 1)
+    record = Record.create(tmp_path / "r", text, plan, records.FINGERPRINT)
+    cell = next(c for c in plan.cells if c.levels["size"] == "2MiB" and c.levels["x"] == "2")
+    with record.writing() as writer:
+        writer.append(
+            Trial(
+                block=0, position=0, repeat=0, cell=cell.id, session="s", seconds=1.0, status="ok",
+                started="2026-01-01T00:00:00.000+00:00", values={"size": 7.0},
+            )
+        )  # fmt: skip
+    (row,) = export.rows(record)
+    assert (row["size"], row["size_bytes"], row["size_level_bytes"]) == ("2MiB", 7.0, 2 << 20)
+    told = (row["x"], row["x_value"], row["x_value_level"], row["x_value_value"])
+    assert told == ("2", 2.0, cell.levels["x_value"], float(cell.levels["x_value"]))
+
+
 def test_a_column_without_a_number_keeps_its_type(record, tmp_path):
     export.export(record, "parquet", tmp_path / "t.parquet")
     schema = pq.read_schema(tmp_path / "t.parquet")
@@ -160,6 +186,17 @@ def test_a_position_is_the_place_within_a_setting_up(tmp_path):
     for row in export.rows(record):
         visits = [v for v in record.plan.blocks[row["block"]] if row["cell"] in v.cells]
         assert [v.cells.index(row["cell"]) for v in visits] == [row["position"]]
+
+
+def test_a_file_that_is_written_anew_is_read_by_no_more_people(record, tmp_path):
+    out = tmp_path / "out.csv"
+    out.touch(0o600)
+    os.chown(out, 65534, 65534) if os.geteuid() == 0 else None
+    was = out.stat()
+    export.export(record, "csv", out)
+    now = out.stat()
+    assert (now.st_mode, now.st_uid, now.st_gid) == (was.st_mode, was.st_uid, was.st_gid)
+    assert out.read_text().startswith("run,")
 
 
 @pytest.mark.parametrize(

@@ -102,7 +102,7 @@ def test_a_change_to_more_is_drawn_as_neither_good_nor_bad(stepped):
     assert "a change: more" in page
     assert 'class="ink"' in page
     assert 'class="more"' not in page
-    colours = {span.style for line in history._levels(more).columns[4].cells for span in line.spans}
+    colours = {span.style for line in history._levels(more)._rows for span in line[4].spans}
     assert not colours & {"red", "green"}
 
 

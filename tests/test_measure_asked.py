@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import records
 from needs import in_a_line, tare
 from tare import experiment, plan
+from tare.cli import measure
 from tare.cli.asked import Asked, by_option, variables, written
 from tare.command import PATH
 from tare.errors import Exit, Fault, FaultyFileError, UsageError
@@ -124,6 +126,28 @@ def test_a_gate_that_cannot_be_is_refused(options: list[str], said: str) -> None
     assert said in found.stderr
 
 
+def test_a_plan_without_a_level_that_all_cells_share_says_nothing_of_one() -> None:
+    options = ["--in", "native,container", "--placement", "same-core,anywhere", "--against", "yes"]
+    options += ["--interference", "none,host cpu 50 %"]
+    found = tare("measure", "--dry-run", *options, "--", "true")
+    assert found.returncode == Exit.USAGE
+    assert "measure 9 or more (`blocks.min`, of a command --blocks)" in found.stderr
+    found = tare("measure", "--dry-run", *options, "--blocks", "20", "--", "true")
+    assert found.returncode == 0, found.stderr
+    assert "every cell" not in found.stdout
+
+
+def test_an_export_that_cannot_be_written_keeps_no_other_from_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = records.make(tmp_path / "r", records.Recipe(blocks=2, requests=300))
+    there, nowhere = tmp_path / "x.csv", tmp_path / "gone" / "x.json"
+    assert measure._export(record, [("json", nowhere), ("csv", there)]) is Exit.UNAVAILABLE
+    assert f"cannot write {nowhere}" in capsys.readouterr().err.replace("\n", "")
+    assert there.read_text().startswith("run,")
+    assert measure._export(record, [("csv", there)]) is Exit.OK
+
+
 def test_nothing_to_run_is_said() -> None:
     with pytest.raises(UsageError, match="give a command"):
         asked("").document()
@@ -185,6 +209,7 @@ def test_every_word_arrives_as_it_was_typed(words: list[str]) -> None:
         (["--memory", "1Q", "--in", "qemu"], ["--memory: '1Q'"]),
         (["-P", "n=1,2"], ["--parameter n: unknown"]),
         (["--blocks", "1"], ["--blocks: has to be 2 or more"]),
+        (["--blocks", "0", "--fail-on", "slower"], ["--blocks: has to be 2 or more"]),
         (["--polite", "--share", "0.1%"], ["--share: 0.1% is no share to run within: 1 % or more"]),
         (["--polite", "--share", "100%"], ["--share: '100%' is 100 %, and has to lie"]),
         (["--read", "x=("], ["--read x: is no regular expression"]),

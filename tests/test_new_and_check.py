@@ -4,6 +4,7 @@ import json
 import os
 import pty
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -53,6 +54,20 @@ def test_what_is_no_text_at_all_is_told(tmp_path):
     assert found.returncode == Exit.USAGE
     assert f"{path}:2: not UTF-8" in found.stdout
     assert "nowhere.yaml: No such file" in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("stdin", "said"),
+    [
+        ("</dev/zero", "<stdin> is larger than 64 KiB"),
+        ("<&-", "standard input is closed"),
+    ],
+)
+def test_a_standard_input_that_is_no_text_is_told(stdin, said):
+    argv = ["sh", "-c", f'ulimit -v 4194304; exec "$0" -m tare check - {stdin}', sys.executable]
+    found = subprocess.run(argv, capture_output=True, text=True, timeout=120, check=False)
+    assert found.returncode == Exit.USAGE, found.stderr
+    assert said in found.stdout
 
 
 def test_a_plan_that_cannot_answer_is_told_although_no_line_is_wrong():
@@ -147,6 +162,9 @@ def test_a_draft_goes_through_a_pipe_into_check():
         (["--in", "native,uml", "--baseline", "environment=native,uml"], "names several levels"),
         (["--in", "native,uml", "--workload", "sleep"], "'sleep' is no workload"),
         (["--in", "native,uml", "--statistic", "p51"], "did you mean 'p50'?"),
+        (["--in", "native,uml", "--statistic", "p99 # or p50"], "'p99 # or p50'"),
+        (["--in", "native,uml", "--margin", "3 % # or 5 %"], "cannot read '3 % # or 5 %'"),
+        (["--in", "native,uml", "--blocks", "9" * 5000], "is no number of blocks"),
     ],
 )
 def test_what_cannot_be_drafted_is_answered_in_a_sentence(argv, said):
@@ -188,6 +206,19 @@ def test_questions_are_asked_again_until_the_answer_can_be_read(tmp_path):
     asked = experiment.load(tmp_path / "mine.yaml")
     assert asked.title == "Which?"
     assert asked.factors["payload"] == ("64 B", "1 KiB")
+    assert dict(asked.baseline) == {"environment": "container"}
+
+
+def test_what_an_option_says_is_not_asked_again_and_not_forgotten(tmp_path):
+    options = ["--margin", "7 %", "--statistic", "p99", "--blocks", "9", "--title", "Which?"]
+    options += ["--workload", "request-reply", "--baseline", "environment=container"]
+    # One question more would be ended.
+    answers = ["environment\r", "native,container\r", "mine.yaml\r", "\x03\x04"]
+    status, said = at_a_terminal(answers, "new", *options, cwd=tmp_path)
+    assert status == 0, said
+    asked = experiment.load(tmp_path / "mine.yaml")
+    assert (asked.margin, asked.statistic, asked.title) == ("7 %", "p99", "Which?")
+    assert (asked.blocks.min, asked.blocks.max) == (9, 9)
     assert dict(asked.baseline) == {"environment": "container"}
 
 

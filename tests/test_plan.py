@@ -172,7 +172,7 @@ def test_a_family_that_the_blocks_cannot_resolve_is_refused_with_the_number_that
     refused = r"6 blocks cannot resolve 2 comparisons.*0\.031"
     with pytest.raises(UsageError, match=refused) as caught:
         plan.make(small("blocks: {min: 6, max: 9}"))
-    assert "ask for 7 or more (`blocks.min`, or --blocks)" in str(caught.value.remedy)
+    assert "measure 7 or more" in str(caught.value.remedy)
 
 
 def test_a_smaller_family_is_resolved():

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import records
-from tare import analysis, experiment, plan, replay, report
+from tare import analysis, experiment, plan, replay
 from tare.analysis import Analysis
 from tare.cli import app
 from tare.cuts import Absent, without
@@ -25,6 +25,7 @@ from tare.published import Claim, papers
 from tare.published.beside import Beside, Ours
 from tare.record import Course, Record
 from tare.replay import Standing
+from tare.report import replayed as replayed_page
 from tare.report import tables, wording
 from tare.report.markup import prose
 from tare.stats.bounds import Kept
@@ -192,14 +193,14 @@ def test_a_claim_is_asked_or_has_a_reason(asked: dict[str, object]) -> None:
 
 
 def test_one_page_has_every_claim(replayed: SuiteResult, parts: dict[str, Analysis]) -> None:
-    page = report.render_suite(replayed, parts)
+    page = replayed_page.render(replayed, parts)
     claims = [claim for paper in papers().values() for claim in paper.claims]
     assert f"Of {len(claims)} claims" in page
     assert page.count('<li class="') == len(claims)  # the map
     assert page.count('<span class="verdict ') == 2 * len(claims)
     assert "no GlusterFS" in page
     assert "<script" not in page
-    told = report.claims(replayed, parts)
+    told = replayed_page.told(replayed, parts)
     assert [*told] == [paper.name for paper in papers().values()]
     assert sum(map(len, told.values())) == len(claims)
     json.dumps(told)

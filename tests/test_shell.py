@@ -109,7 +109,13 @@ def test_an_experiment_is_offered_with_its_title(folder):
 
 
 @pytest.mark.parametrize(
-    "words", [("tare", "explain", "nowhere", ""), ("tare", "show", "/nowhere/")]
+    "words",
+    [
+        ("tare", "explain", "nowhere", ""),
+        ("tare", "show", "/nowhere/"),
+        ("tare", "run", "/nowhe"),
+        ("tare", "run", "a**"),
+    ],
 )
 def test_what_cannot_be_read_is_not_offered_and_no_error(folder, words):
     assert offered(folder, "bash", *words) == [""]

@@ -11,9 +11,10 @@ from rich.console import Console
 
 import records
 from needs import in_a_line, tare
-from tare import analysis, catalogue, report
+from tare import analysis, catalogue
 from tare.errors import Exit, UsageError
 from tare.record import Record
+from tare.report import terminal
 from tare.report.whiskers import Ruler, Ticks, Whisker
 from tare.stats import Interval
 from tare.stats.interval import Method
@@ -29,7 +30,7 @@ blocks: {min: 8, max: 8}
 def drawn(record: Record, width: int) -> str:
     console = Console(width=width, record=True, file=open(os.devnull, "w"))  # noqa: PTH123, SIM115
     with console.file:
-        console.print(report.summary(analysis.analyse(record)))
+        console.print(terminal.summary(analysis.analyse(record)))
     return console.export_text()
 
 

@@ -5,10 +5,11 @@ import re
 import pytest
 
 import records
-from needs import tare
-from tare import analysis, catalogue, report, suite
-from tare.errors import UsageError
+from needs import in_a_line, tare
+from tare import analysis, catalogue, suite
+from tare.errors import Exit, UsageError
 from tare.record import Record
+from tare.report import overview
 
 PART = """\
 title: %s
@@ -54,6 +55,7 @@ def test_an_experiment_is_no_suite(written):
         ("title: t\nparts: [parts/third.yaml]", r"there is no part .*third\.yaml"),
         ("title: t\nparts: [parts/first.yaml, ./parts/first.yaml]", "two parts have one name"),
         ("title: t\nparts: [parts/first.yaml]\nblocks: 3", "blocks"),
+        ("title: t\nparts: [parts/a part.yaml]", r"'a part\.yaml' names a result badly"),
         ("title: t\nparts: [both.yaml]", r"both\.yaml is a suite itself: name its parts here"),
     ],
 )
@@ -65,7 +67,7 @@ def test_a_suite_that_is_wrong_is_refused_with_its_reason(written, text, why):
 
 def test_the_page_has_every_part_and_the_way_to_its_own_report(result):
     parts = {name: analysis.analyse(record) for name, record in result.parts.items()}
-    page = report.render_suite(result, parts)
+    page = overview.render(result, parts)
     for name in ("first", "second"):
         assert f"The {name} question?" in page
         assert f'href="{name}/report.html"' in page
@@ -93,6 +95,9 @@ def test_a_suites_folder_is_no_single_result(result):
     with pytest.raises(UsageError, match="holds several results") as caught:
         Record(result.folder)
     assert str(result.folder / "first") in caught.value.remedy
+    found = tare("run", result.folder)
+    assert found.returncode == Exit.USAGE
+    in_a_line(found, f"go on with it: tare run --resume {result.folder}")
 
 
 def test_suites_and_their_results_are_listed(written, result):

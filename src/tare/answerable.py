@@ -49,8 +49,8 @@ def refuse_unresolvable(experiment: Experiment, comparisons: int, alpha: float) 
             f"{experiment.blocks.min} blocks cannot resolve {comparisons}"
             f" comparison{'' if comparisons == 1 else 's'}: the smallest p-value that they can give"
             f" is {found.smallest_p:.2g}, and the family needs {found.threshold:.2g}",
-            f"ask for {found.blocks_needed} or more (`blocks.min`, or --blocks), or judge fewer: a"
-            " smaller `family`",
+            f"measure {found.blocks_needed} or more (`blocks.min`, of a command --blocks), or"
+            " compare fewer (a smaller `family`, fewer levels)",
         )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tare import experiment, suite
 from tare.errors import UsageError
@@ -20,10 +19,6 @@ class Listed:
     path: Path
     title: str
     state: str
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return {"kind": self.kind, "path": str(self.path), "title": self.title, "state": self.state}
 
 
 def experiments(folder: Path) -> Iterator[Listed]:

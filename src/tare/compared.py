@@ -7,13 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tare.compare import DIFFERENT, FEWEST_RUNS, CellComparison, Versions
+from tare.report.columns import Columns
 from tare.report.markup import escaped
 from tare.report.markup import table as markdown_table
-from tare.report.numbers import percent
 from tare.report.wording import quantity_text, ratio_text
 from tare.stats import Verdict
 
@@ -24,12 +23,7 @@ _LEFT = 2
 
 def table(found: Versions) -> RenderableType:
     """The comparison for a terminal."""
-    rows = Table(box=None, pad_edge=False)
-    for place, heading in enumerate(_HEADINGS):
-        left = place < _LEFT
-        rows.add_column(
-            heading, justify="left" if left else "right", no_wrap=not left, overflow="fold"
-        )
+    rows = Columns(*_HEADINGS, words=range(_LEFT), key=_HEADINGS.index("cell"))
     for cell in found.cells:
         verdict, *rest = _row(cell)
         rows.add_row(Text(verdict, _style(cell)), *map(Text, rest))
@@ -107,7 +101,7 @@ def method(found: Versions) -> str:
     """Say how it was judged, or why it was not and what would give a verdict."""
     if not found.judged:
         return no_verdict(found)
-    said = _JUDGED.format(*found.runs, found.compared, percent(100 * found.margin).bare)
+    said = _JUDGED.format(*found.runs, found.compared, f"{100 * found.margin:g} %")
     if found.forbids:
         said += (
             " Whether the sides took turns, the files do not tell: if not, what changed between"
@@ -132,13 +126,13 @@ def no_verdict(found: Versions) -> str:
         )
     shown = found.statistic if found.forbids else "sessions"
     said = (
-        f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much one and"
-        f" the same thing differs from run to run, and the intervals, of {shown}, do not hold it;"
+        f"no verdict: {found.runs[0]} run against {found.runs[1]} does not show how much the same"
+        f" thing varies from run to run, and that is not in the intervals, which are of {shown};"
     )
     if not found.forbids:
         return (
-            f"{said} repeat each side's run until it has {FEWEST_RUNS} or more, each with --out"
-            " SIDE/1, SIDE/2, ..., and compare the folders SIDE"
+            f"{said} run each side {FEWEST_RUNS} times or more, with --out SIDE/1, SIDE/2, ..., and"
+            " compare the folders SIDE"
         )
     return (
         f"{said} besides, {found.forbids}. Let the sides take turns until each has {FEWEST_RUNS}"

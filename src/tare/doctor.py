@@ -30,14 +30,7 @@ class Finding:
 
     def as_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {
-            "name": self.name,
-            "available": self.available,
-            "detail": self.detail,
-            "remedy": self.remedy,
-            "can": sorted(self.can),
-            "cannot": dict(self.cannot),
-        }
+        return {**vars(self), "can": sorted(self.can), "cannot": dict(self.cannot)}
 
 
 def require_root() -> None:
@@ -121,14 +114,10 @@ def _remedies(programs: Path) -> list[Finding]:
 def _workloads() -> list[Finding]:
     found = []
     for name, programs in PROGRAMS.items():
-        part, names = f"workload {name}", ", ".join(Path(program).name for program in programs)
+        said, remedy = ", ".join(Path(program).name for program in programs), None
         if missing := missing_packages(programs):
-            lacking = Finding(
-                part, False, f"not installed: {missing}", f"apt-get install {missing}"
-            )
-            found.append(lacking)
-        else:
-            found.append(Finding(part, True, names))
+            said, remedy = f"not installed: {missing}", f"apt-get install {missing}"
+        found.append(Finding(f"workload {name}", not missing, said, remedy))
     return found
 
 

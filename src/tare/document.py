@@ -12,7 +12,7 @@ import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
@@ -57,20 +57,21 @@ def read(path: Path) -> str:
         with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise UsageError(f"{path} is not an ordinary file", "write it to one first")
-            content = file.read(_MOST_BYTES + 1)
+            return text_of(file, str(path))
     except OSError as error:
-        raise UsageError(
-            f"cannot read {path}: {error.strerror}", "`tare list` shows the experiments that ship"
-        ) from error
-    return decoded(content, str(path))
+        raise _unreadable(str(path), error) from error
 
 
-def decoded(content: bytes, name: str) -> str:
-    """Return the text of a file's content; `name` is what errors call the file.
+def text_of(file: BinaryIO, name: str) -> str:
+    """Return the text of an open file; `name` is what errors call it.
 
     Raises:
-        UsageError: it is no text of a size that a person writes.
+        UsageError: it cannot be read, or is no text of a size that a person writes.
     """
+    try:
+        content = file.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(name, error) from error
     if len(content) > _MOST_BYTES:
         raise UsageError(
             f"{name} is larger than {_MOST_BYTES >> 10} KiB: not an experiment file",
@@ -95,6 +96,11 @@ def refuse_bytes(text: str) -> None:
             f"{os.fsencode(found[0])!r} is not UTF-8: no experiment file or table can hold it",
             "have a link to it, or a script, whose name is UTF-8",
         )
+
+
+def _unreadable(name: str, error: OSError) -> UsageError:
+    said = f"cannot read {name}: {error.strerror}"
+    return UsageError(said, "`tare list` shows the experiments that ship")
 
 
 def _faulty(name: str, number: int, message: str, remedy: str) -> FaultyFileError:

@@ -149,8 +149,8 @@ def _lines(wishes: Wishes, blocks: tuple[int, int]) -> Iterator[str]:
     cell = ", ".join(f"{name}: {_scalar(level)}" for name, level in wishes.baseline.items())
     yield from _field("baseline", f"{{{cell}}}")
     known = ", ".join(kind.statistics)
-    yield from _field("statistic", str(wishes.statistic), f"This workload has {known}.")
-    yield from _field("margin", wishes.margin)
+    yield from _field("statistic", _scalar(str(wishes.statistic)), f"This workload has {known}.")
+    yield from _field("margin", _scalar(wishes.margin))
     said = " ".join(f"{name}: {f.description}" for name, f in Blocks.model_fields.items())
     yield from _field("blocks", f"{{min: {blocks[0]}, max: {blocks[1]}}}", said)
     if kind.settings.rows:

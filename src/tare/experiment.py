@@ -10,13 +10,37 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from tare import document, units
 from tare.bounds import Bounds
 from tare.canonical import canonical
 from tare.errors import UsageError
 from tare.workloads.command.reading import Reading
+
+
+def _is_share(value: object) -> str:
+    """Keep a share as it was written.
+
+    Raises:
+        ValueError: it is none; told with its line.
+    """
+    try:
+        units.fraction(value)
+    except UsageError as error:
+        raise ValueError(error.what) from error
+    return str(value)
+
+
+_Share = Annotated[str, BeforeValidator(_is_share)]
 
 
 class Blocks(BaseModel):
@@ -28,7 +52,7 @@ class Blocks(BaseModel):
     max: int = Field(
         default=30, ge=2, le=1000, description="Never run more; then say 'inconclusive'."
     )
-    until: str = Field(
+    until: _Share = Field(
         default="3 %", description="Stop once every interval's half-width is this small."
     )
     sessions: Annotated[int, Field(ge=1, le=100)] | Literal["auto"] = Field(
@@ -36,11 +60,6 @@ class Blocks(BaseModel):
         description="Of each cell in a block; 'auto': cheap cells run several, as many as cost and"
         " spread of the first blocks ask for.",
     )
-
-    @field_validator("until", mode="before")
-    @classmethod
-    def _share(cls, value: object) -> str:
-        return _share(value)
 
     @model_validator(mode="after")
     def _ordered(self) -> Blocks:
@@ -54,19 +73,6 @@ class Blocks(BaseModel):
         return units.fraction(self.until) * 100
 
 
-def _share(value: object) -> str:
-    """A share as it was written.
-
-    Raises:
-        ValueError: it is none; told with its line.
-    """
-    try:
-        units.fraction(value)
-    except UsageError as error:
-        raise ValueError(error.what) from error
-    return str(value)
-
-
 class Gate(BaseModel):
     """Whether something got slower: the run ends as soon as it is clear, and its exit code says."""
 
@@ -76,12 +82,12 @@ class Gate(BaseModel):
         default="slower",
         description="Exit with 1 where anything of the family is slower than its baseline.",
     )
-    significance: str = Field(
+    significance: _Share = Field(
         default="5 %",
         description="How often equal versions may fail, over all looks and comparisons; how often"
         " one that is slower by the margin may pass.",
     )
-    finds: str = Field(
+    finds: _Share = Field(
         default="10 %", description="The slow-down whose time to be found is told in advance."
     )
     over: str | None = Field(
@@ -89,11 +95,6 @@ class Gate(BaseModel):
         description="A factor whose levels are replicas of each version, such as builds: they, and"
         " not the blocks, are what is counted.",
     )
-
-    @field_validator("significance", "finds", mode="before")
-    @classmethod
-    def _shares(cls, value: object) -> str:
-        return _share(value)
 
     @field_validator("significance")
     @classmethod
@@ -118,18 +119,17 @@ class Polite(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    processors: str = Field(
+    processors: _Share = Field(
         default="50 %", description="Share of the processors that Tare may use."
     )
-    memory: str = Field(default="50 %", description="Share of the machine's memory.")
+    memory: _Share = Field(default="50 %", description="Share of the machine's memory.")
 
-    @field_validator("processors", "memory", mode="before")
+    @field_validator("processors", "memory")
     @classmethod
-    def _shares(cls, value: object) -> str:
-        text = _share(value)
-        if units.fraction(text) < 0.01:
-            raise ValueError(f"{text} is no share to run within: 1 % or more, and below 100 %")
-        return text
+    def _enough(cls, value: str) -> str:
+        if units.fraction(value) < 0.01:
+            raise ValueError(f"{value} is no share to run within: 1 % or more, and below 100 %")
+        return value
 
     @property
     def bounds(self) -> Bounds:

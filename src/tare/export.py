@@ -7,7 +7,7 @@ import io
 import json
 import math
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +120,6 @@ def rows(record: Record) -> list[dict[str, Any]]:
     workload = record.plan.workload
     run = _run(record)
     heads = [run | _head(trial, record.plan.cell(trial.cell)) for trial in sessions.trials]
-    of_cells = levels(record.plan, heads[0])
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:
@@ -130,17 +129,18 @@ def rows(record: Record) -> list[dict[str, Any]]:
             for name, statistic in workload.statistics.items()
         }
 
-    return [
+    ends = [
         {
-            **head,
-            **of_cells[trial.cell],
             "accelerator_found": trial.facts.accelerator,
             **measured(trial),
             "client_cpu_ns": _cpu(trial.client),
             "server_cpu_ns": _cpu(trial.server),
         }
-        for head, trial in zip(heads, sessions.trials, strict=True)
+        for trial in sessions.trials
     ]
+    of_cells = levels(record.plan, {**heads[0], **ends[0]})
+    every = zip(heads, sessions.trials, ends, strict=True)
+    return [{**head, **of_cells[trial.cell], **end} for head, trial, end in every]
 
 
 def _run(record: Record) -> dict[str, Any]:
@@ -156,21 +156,26 @@ def _run(record: Record) -> dict[str, Any]:
     }
 
 
-def levels(plan: Plan, taken: Container[str]) -> dict[str, dict[str, Any]]:
+def levels(plan: Plan, taken: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Cell -> the text of each factor's level, None where it does not apply; beside it its number.
 
-    A factor whose name is taken by a column of every table, such as a disk's block, is NAME_level.
+    A factor whose name another column has, such as a disk's block, is NAME_level.
     """
     found: dict[str, dict[str, Any]] = {cell.id: {} for cell in plan.cells}
+    columns = set(taken)
     for name in dict.fromkeys(name for cell in plan.cells for name in cell.levels):
         texts = {cell.id: cell.levels.get(name) for cell in plan.cells}
-        column = f"{name}_level" if name in taken else name
         row = plan.workload.levels.rows.get(name)
         suffix, number = _number(row, [text for text in texts.values() if text is not None])
+        column, of_numbers = (
+            f"{name}_level{end}" if f"{name}{end}" in columns else f"{name}{end}"
+            for end in ("", suffix)
+        )
+        columns |= {column, of_numbers}
         for cell, text in texts.items():
             found[cell][column] = text
             if number is not None:
-                found[cell][f"{name}{suffix}"] = None if text is None else number(text)
+                found[cell][of_numbers] = None if text is None else number(text)
     return found
 
 

@@ -115,7 +115,7 @@ def replace(path: Path, text: str) -> None:
 
 
 def put(path: Path, content: bytes) -> None:
-    """Write a file that a user named, whole or not at all.
+    """Write a file that a user named, whole or not at all; whose it is, and who may read it, stays.
 
     A device, a pipe or a link stays what it is, and is written to: of root's /dev/null a file
     would be made instead.
@@ -128,6 +128,12 @@ def put(path: Path, content: bytes) -> None:
         return
     part = path.parent / f"{path.name}.part"
     try:
+        if path.exists():
+            was = path.stat()
+            part.touch(0o600)
+            part.chmod(was.st_mode & 0o777)
+            with suppress(PermissionError):  # nobody but root gives a file away
+                os.chown(part, was.st_uid, was.st_gid)
         part.write_bytes(content)
         part.replace(path)
     except OSError:

@@ -135,7 +135,7 @@ def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[
 
     What only one of them has is None in the other.
     """
-    flat_one, flat_other = dict(_flattened(one)), dict(_flattened(other))
+    flat_one, flat_other = dict(flattened(one)), dict(flattened(other))
     return {
         key: (flat_one.get(key), flat_other.get(key))
         for key in sorted(flat_one.keys() | flat_other.keys())
@@ -165,11 +165,12 @@ def changed(began: Mapping[str, Any], now: Mapping[str, Any], programs: Iterable
     ]
 
 
-def _flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Every value in a tree, by the way to it: `kernel.release`; a tuple as a list."""
     rows: list[tuple[str, Any]] = []
     for key, value in tree.items():
         if isinstance(value, Mapping):
-            rows += _flattened(value, f"{prefix}{key}.")
+            rows += flattened(value, f"{prefix}{key}.")
         else:
             rows.append((f"{prefix}{key}", list(value) if isinstance(value, tuple) else value))
     return rows

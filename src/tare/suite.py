@@ -7,6 +7,7 @@ is a folder with a result for each part, named as the part's file, and one page 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,9 @@ from tare.published import Letter
 from tare.record import Record
 
 _FILE = "suite.json"
-_Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]
+_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_-]*")
+_Name = Annotated[str, StringConstraints(pattern=f"^{_NAME.pattern}$")]
+"""Of a part's result."""
 
 
 class Suite(BaseModel):
@@ -81,7 +84,10 @@ def parse(text: str, path: Path) -> Suite | None:
         problems.append(document.Problem(("parts",), said))
     for i, part in enumerate(found.parts):
         file = path.parent / part
-        if not file.is_file():
+        if not _NAME.fullmatch(file.stem):
+            said = f"{file.name!r} names a result badly: call it by letters, digits, - and _"
+            problems.append(document.Problem(("parts", i), said))
+        elif not file.is_file():
             said = f"there is no part {file}: correct its path"
             problems.append(document.Problem(("parts", i), said))
         elif _is_suite(file):

@@ -86,6 +86,11 @@ def duration(text: object, examples: str = "a duration such as '100 us' or '10 m
     return round(_magnitude(text, _TIME, examples))
 
 
+def seconds(text: object) -> float:
+    """Seconds of a time that a person allows, such as `5m`."""
+    return duration(text, "a time such as '5m' or '90 s'") / 1e9
+
+
 def deadline(text: object) -> int:
     """Nanoseconds of a duration above 0, up to a week."""
     found = duration(text)

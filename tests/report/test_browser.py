@@ -15,6 +15,7 @@ import records
 from browsing import browser
 from tare import analysis, report, suite
 from tare.record import Record
+from tare.report import overview
 
 FIGURES = {
     *("answers", "levels", "distributions", "sessions", "pairs"),
@@ -167,7 +168,7 @@ def pages(folder, tmp_path_factory):
     written = suite.Suite(title="All of them", parts=tuple(f"{name}.yaml" for name in found))
     of_suite = suite.SuiteResult.create(home, written, found, {"gvisor": "runsc is not here"})
     drawn = {name: report.render(one) for name, one in found.items()}
-    drawn["suite"] = report.render_suite(of_suite, found)
+    drawn["suite"] = overview.render(of_suite, found)
     for name, page in drawn.items():
         (home / name).mkdir()
         report.write(page, home / name / "report.html")

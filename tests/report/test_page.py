@@ -11,7 +11,7 @@ import records
 from tare import analysis, report, transports
 from tare.errors import TareError
 from tare.record import Loss, Record, Resumption
-from tare.report import remarks, wording
+from tare.report import remarks, terminal, wording
 
 LIMIT = 5_000_000
 HOSTILE = (
@@ -199,7 +199,7 @@ def test_the_json_is_plain(found):
 
 
 def test_the_summary_for_the_terminal_has_every_verdict(found, capsys):
-    rich.print(report.summary(found))
+    rich.print(terminal.summary(found))
     shown = capsys.readouterr().out
     assert "In the QEMU guest (TCG): all 3 slower" in " ".join(shown.split())
     for question in found.questions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import resource
 import signal
 import sys
@@ -39,6 +40,11 @@ _ADDRESS_SPACE = 1 << 30
 
 
 class _Command(TyperCommand):
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        # A docstring's lines are as long as the code's; a terminal has its own length.
+        self.help = re.sub(r"(?<=\S)\n(?=\S)", " ", self.help or "")
+
     def invoke(self, ctx: Any) -> Any:
         # Where numpy's OpenBLAS cannot map what it wants it spins for ever, deaf to signals.
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)

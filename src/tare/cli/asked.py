@@ -93,7 +93,7 @@ class Asked:
             document["margin"] = self.margin
         if self.gate is not None:  # it may end early, and takes no time to run a thing twice
             del document["a_a"]
-            most = self.blocks or _GATE_BLOCKS
+            most = _GATE_BLOCKS if self.blocks is None else self.blocks
             document |= {"gate": dict(self.gate), "blocks": {"min": min(8, most), "max": most}}
         elif self.blocks is not None:
             document["blocks"] |= {"min": self.blocks, "max": self.blocks}

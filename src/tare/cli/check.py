@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tare import units
 from tare.cli import completing, paths, printing
 from tare.cli.arguments import Json
 from tare.errors import Exit
@@ -23,7 +24,7 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE...",
+            metavar="FILE",
             help="Experiment files or suites, or names of those that ship; - is standard input.",
             autocompletion=completing.experiments,
         ),
@@ -32,7 +33,7 @@ def check(
 ) -> None:
     """Check experiment files: print every fault with its line, and what to do about it.
 
-    Nothing of this machine is asked: what can run here, `tare run FILE --dry-run` says.
+    It does not look at this machine: `tare run FILE --dry-run` says what can run here.
     """
     found = [checked for file in files for checked in _checked(file)]
     wrong = [checked for checked in found if not checked.valid]
@@ -56,7 +57,9 @@ def _checked(file: str) -> Iterator[Checked]:
     path = Path("<stdin>") if file == "-" else paths.experiment(Path(file))
     try:
         if file == "-":
-            text = document.decoded(sys.stdin.buffer.read(), str(path))
+            if (stdin := getattr(sys.stdin, "buffer", None)) is None:
+                raise UsageError("standard input is closed", "name a file, or pipe one into tare")
+            text = document.text_of(stdin, str(path))
         else:
             text = document.read(path)
     except FaultyFileError as error:
@@ -80,7 +83,7 @@ def _print(checked: Checked) -> None:
         printing.show(f"{checked.file}: valid, a suite")
         return
     blocks = span(plan.min_blocks, len(plan.blocks), str)
-    time = span(plan.seconds(), plan.seconds(len(plan.blocks)), printing.minutes)
+    time = span(plan.seconds(), plan.seconds(len(plan.blocks)), units.minutes)
     printing.show(f"{checked.file}: valid: {len(plan.cells)} cells, {blocks} blocks, about {time}")
 
 

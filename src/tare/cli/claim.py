@@ -29,22 +29,11 @@ def list_(json_: Json = False) -> None:
 
     found = claims.every()
     if json_:
-        printing.show_json(
-            [
-                {
-                    "id": c.id,
-                    "sentence": c.sentence,
-                    "wanted": c.wanted,
-                    "experiments": c.experiments,
-                }
-                for c in found
-            ]
-        )
+        told = ("id", "sentence", "wanted", "experiments")
+        printing.show_json([{name: getattr(c, name) for name in told} for c in found])
         return
-    table = printing.table("id", "claim", "wanted")
-    for claim in found:
-        printing.add_row(table, (claim.id, claim.sentence, claim.wanted))
-    printing.out.print(table)
+    rows = [(c.id, c.sentence, c.wanted) for c in found]
+    printing.out.print(printing.table("id", "claim", "wanted", rows=rows))
 
 
 def table(
@@ -64,7 +53,7 @@ def table(
 
 def check(
     claim_ids: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="Such as A1; all without.")
+        list[str] | None, typer.Argument(metavar="ID", help="Such as A1; all if absent.")
     ] = None,
     record: Annotated[
         bool,
@@ -77,7 +66,7 @@ def check(
         typer.Option(
             "--pending",
             metavar=FLAG,
-            help="Of these, only such as have no result of what is here: CLAIMS.md says why.",
+            help="Only those of them without a current result; CLAIMS.md says why.",
         ),
     ] = False,
     until_decided: Annotated[
@@ -85,7 +74,7 @@ def check(
         typer.Option(
             "--until-decided",
             metavar=FLAG,
-            help="Add blocks where the interval straddles the bound, in results/claims/ID.",
+            help="Add blocks while the interval straddles the bound; kept in results/claims/ID.",
         ),
     ] = False,
     at_most: Annotated[

@@ -31,8 +31,8 @@ def experiments(incomplete: str) -> Offer:
         for file in ([path] if path.suffix in (".yaml", ".yml") else sorted(path.glob("*.yaml")))
     ]
     here = [(_as_typed(file, incomplete), title) for file in files if (title := _title(file))]
-    shipped = (paths.home() / "experiments").glob(f"{incomplete}*.yaml") if not here else ()
-    return here or [(file.stem, _title(file)) for file in sorted(shipped)]
+    shipped = sorted((paths.home() / "experiments").glob("*.yaml"))
+    return here or [(f.stem, _title(f)) for f in shipped if f.stem.startswith(incomplete)]
 
 
 def results(incomplete: str) -> Offer:

@@ -21,7 +21,7 @@ def explain(
     against: Annotated[
         str | None,
         typer.Argument(
-            help="What it is held against; what the plan compares it with if absent.",
+            help="The cell to compare it with; the one that the plan does if absent.",
             autocompletion=completing.cells,
         ),
     ] = None,
@@ -45,8 +45,6 @@ def explain(
         printing.show(sentence)
     for table in tables.of_differences(found, found.cell.id, found.against.id):
         printing.show("")
-        drawn = printing.table(*table.columns, title=table.caption)
-        for row in table.rows:
-            printing.add_row(drawn, row)
-        printing.out.print(drawn)
-        printing.show(table.note)
+        printing.out.print(printing.table(*table.columns, rows=table.rows, title=table.caption))
+        if table.note:
+            printing.show(table.note)

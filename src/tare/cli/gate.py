@@ -20,21 +20,21 @@ FailOn = Annotated[
     str | None,
     typer.Option(
         metavar="slower",
-        help="Make the run a gate, which ends as soon as it is clear: exit with 1 where anything is"
-        " slower than its baseline, with 0 once that is ruled out, with 5 where neither is shown.",
+        help="Make the run a gate that ends as soon as the answer is clear: exit with 1 if anything"
+        " is slower than its baseline, with 0 once that is ruled out, with 5 if neither is shown.",
     ),
 ]
 Margin = Annotated[
     str | None,
-    typer.Option(help="The slow-down that a gate must not let pass, such as 2%."),
+    typer.Option(help="The smallest slow-down that a gate has to catch, such as 2%."),
 ]
 Significance = Annotated[
     str | None,
-    typer.Option(help="How often a gate may fail equal versions, such as 5%."),
+    typer.Option(help="How often a gate may fail although nothing is slower, such as 5%."),
 ]
 Markdown = Annotated[
     Path | None,
-    typer.Option("--markdown", help="Where a gate appends its summary for a pull request."),
+    typer.Option("--markdown", help="Append a gate's summary, for a pull request, to this file."),
 ]
 
 

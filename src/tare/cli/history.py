@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,24 +30,25 @@ _AGO = {"h": "hours", "d": "days", "w": "weeks"}
 
 
 def history(
-    folder: Annotated[Path, typer.Argument(help="Where results lie, at any depth.")] = Path(
+    folder: Annotated[Path, typer.Argument(help="The folder of results, at any depth.")] = Path(
         "results"
     ),
     cell: Annotated[
-        str | None, typer.Option(help="One cell over time, such as qemu/udp; all of it if absent.")
+        str | None,
+        typer.Option(help="One cell over time, such as qemu/udp; if absent, an overview."),
     ] = None,
     statistic: Annotated[
-        str | None, typer.Option(help="Of the cell, such as p99; the declared one if absent.")
+        str | None, typer.Option(help="With --cell: such as p99; the declared one if absent.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(help="Only runs from then on: 2026-11-24, or 30d, 12h, 8w ago.")
+        str | None, typer.Option(help="Only runs since then: 2026-11-24, or 30d, 12h, 8w ago.")
     ] = None,
     machine: Annotated[
-        str | None, typer.Option(help="Only of machines with this in their name or hash.")
+        str | None, typer.Option(help="Only machines with this in their name or hash.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="Only of titles with this in them.")] = None,
+    title: Annotated[str | None, typer.Option(help="Only titles with this in them.")] = None,
     commit: Annotated[
-        str | None, typer.Option(help="Only by a Tare whose commit begins so.")
+        str | None, typer.Option(help="Only runs by a Tare whose commit begins with this.")
     ] = None,
     distribution: Annotated[
         bool,
@@ -62,7 +62,10 @@ def history(
         Path | None, typer.Option(help="With --cell: draw a page into this file.")
     ] = None,
     csv_: Annotated[
-        bool, typer.Option("--csv", metavar=FLAG, help="Print a row a run, or a row a title.")
+        bool,
+        typer.Option(
+            "--csv", metavar=FLAG, help="Print CSV: a row per run with --cell, else per title."
+        ),
     ] = False,
     rebuild: Annotated[
         bool,
@@ -70,10 +73,10 @@ def history(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Show what a folder of results tells over time: what there is, and what changed when.
+    """Show a folder of results over time: what there is, and what changed when.
 
-    Results of unlike machines are never put together. What is read once of each result is kept in
-    the folder, in .history; the results stay as they are, and what is kept can be deleted.
+    Results of different machines are never combined. What was read of each result is kept in the
+    folder, in .history, which can be deleted; the results stay as they are.
     """
     from tare.history import query  # noqa: PLC0415 - so that --help is fast
     from tare.history.index import Index  # noqa: PLC0415
@@ -92,7 +95,7 @@ def history(
     wanted = query.Filter(_since(since), title, machine, commit)
     index = Index(folder)
     _refresh(index, anew=rebuild)
-    shown = _Shown(json=json_, csv=csv_)
+    shown = "json" if json_ else "csv" if csv_ else "text"
     if cell is None:
         _overview(index, wanted, shown)
     else:
@@ -100,23 +103,15 @@ def history(
         _cell(index, found, shown, html, distribution=distribution)
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """In which format."""
-
-    json: bool
-    csv: bool
-
-
-def _overview(index: Index, wanted: Filter, shown: _Shown) -> None:
+def _overview(index: Index, wanted: Filter, shown: str) -> None:
     from tare.history import query  # noqa: PLC0415
     from tare.report import history as drawn  # noqa: PLC0415
 
     rows, skipped = query.overview(index, wanted), query.skipped(index)
-    if shown.json:
+    if shown == "json":
         printing.show_json(_plain({"titles": rows, "skipped": skipped}))
         return
-    if shown.csv:
+    if shown == "csv":
         _show_csv([_flat(row) for row in _plain(rows)])
     else:
         printing.out.print(drawn.overview(rows))
@@ -129,7 +124,7 @@ def _overview(index: Index, wanted: Filter, shown: _Shown) -> None:
 def _cell(
     index: Index,
     found: Sequence[CellHistory],
-    shown: _Shown,
+    shown: str,
     html: Path | None,
     *,
     distribution: bool,
@@ -142,10 +137,10 @@ def _cell(
         from tare.report import history_page  # noqa: PLC0415
 
         report.write(history_page.render(str(index.folder), found), html)
-    if shown.json:
+    if shown == "json":
         printing.show_json(_plain({"series": found, **({"distributions": raw} if raw else {})}))
         return
-    if shown.csv:
+    if shown == "csv":
         _show_csv(list(_rows(found)))
         return
     printing.out.print(drawn.cell(found, min(printing.out.width, _WIDEST)))
@@ -196,14 +191,15 @@ def _since(text: str | None) -> datetime | None:
     if ago := re.fullmatch(r"(\d{1,5})\s*([hdw])", text):
         span = timedelta(**{_AGO[ago[2]]: int(ago[1])})
         return datetime.now(UTC).replace(tzinfo=None) - span
+    from tare.identity import moment  # noqa: PLC0415 - so that --help is fast
+
     try:
-        when = datetime.fromisoformat(text)
-    except ValueError as error:
+        return moment(text)
+    except (ValueError, OverflowError) as error:
         raise UsageError(
             f"--since takes a date or how long ago, not {text!r}",
             "write 2026-11-24, 2026-11-24T12:00, 30d, 12h or 8w",
         ) from error
-    return when.astimezone(UTC).replace(tzinfo=None) if when.tzinfo else when
 
 
 def _plain(value: Any) -> Any:

@@ -21,13 +21,15 @@ def man(
     context: typer.Context,
     command: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND...", help="Whose page to print; tare's own if absent."),
+        typer.Argument(
+            metavar="COMMAND", help="The command whose page to print; if absent, tare's own."
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Write the pages of all commands there instead, such as into"
-            " ~/.local/share/man/man1: then `man tare-run` finds them."
+            help="Write the pages of all commands into this folder instead, such as"
+            " ~/.local/share/man/man1, where `man tare-run` finds them."
         ),
     ] = None,
 ) -> None:

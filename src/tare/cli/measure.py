@@ -10,37 +10,33 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import asked, gate, paths, printing
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.command import shell_line
 from tare.document import refuse_bytes
-from tare.errors import Exit, FaultyFileError, TrialError, UsageError
+from tare.errors import Exit, FaultyFileError, TareError, TrialError
 
 if TYPE_CHECKING:
     from tare.plan import Plan
 
-_WHAT, _HOW, _TOLD = "What is measured", "How", "What is told"
+_WHAT, _HOW, _TOLD = "What is measured", "How", "Output"
 
 
-def _option(panel: str, *names: str, help: str, metavar: str = "") -> Any:
-    return typer.Option(*names, help=help, rich_help_panel=panel, **_shown(metavar))
-
-
-def _shown(metavar: str) -> dict[str, Any]:
-    return {"metavar": metavar} if metavar else {}
+def _option(panel: str, *names: str, help: str, metavar: str | None = None) -> Any:
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
 
 
 def _flag(panel: str, name: str, help: str) -> Any:
-    return typer.Option(name, metavar=FLAG, help=help, rich_help_panel=panel)
+    return _option(panel, name, metavar=FLAG, help=help)
 
 
 def measure(
     command: Annotated[
         list[str] | None,
-        typer.Argument(help="The command and its arguments; options of tare stand before it."),
+        typer.Argument(help="The command and its arguments; options of tare come before it."),
     ] = None,
     in_: Annotated[
         str, _option(_WHAT, "--in", help="Environments, such as native,container,gvisor,uml,qemu.")
@@ -50,7 +46,7 @@ def measure(
         _option(
             _WHAT,
             "--against",
-            help="Another command that it is held against; a program alone is given the same"
+            help="Another command to compare it with; a program by itself is given the same"
             " arguments.",
         ),
     ] = None,
@@ -61,11 +57,12 @@ def measure(
             "--parameter",
             "-P",
             metavar="NAME=A,B",
-            help="Levels that stand in the place of {NAME}, each a cell.",
+            help="Values to put in the place of {NAME}; each is measured.",
         ),
     ] = None,
     placement: Annotated[
-        str | None, _option(_WHAT, "--placement", help="Processors: anywhere, same-core, or sets.")
+        str | None,
+        _option(_WHAT, "--placement", help="Processors: anywhere, same-core, or sets of them."),
     ] = None,
     vcpus: Annotated[
         str | None, _option(_WHAT, "--vcpus", help="Virtual processors of a guest, such as 1,2.")
@@ -75,21 +72,25 @@ def measure(
     ] = None,
     interference: Annotated[
         str | None,
-        _option(_WHAT, "--interference", help="What disturbs, such as 'none,host cpu 50 %'."),
+        _option(_WHAT, "--interference", help="A load beside it, such as 'none,host cpu 50 %'."),
     ] = None,
     files: Annotated[
         str | None,
-        _option(_WHAT, "--files", help="How files come into a guest: shared, copied, or both."),
+        _option(_WHAT, "--files", help="How files get into a guest: shared, copied, or both."),
     ] = None,
     image: Annotated[
         str | None,
         _option(
-            _WHAT, "--image", help="A root of its own: a folder, docker-archive.tar, or oci:FOLDER."
+            _WHAT,
+            "--image",
+            help="A root to run it in: a folder, docker-archive.tar, or oci:FOLDER.",
         ),
     ] = None,
     warmup: Annotated[
         int | None,
-        _option(_HOW, "--warmup", "-w", help="Executions before those measured, each session."),
+        _option(
+            _HOW, "--warmup", "-w", help="Executions before the measured ones, in each session."
+        ),
     ] = None,
     runs: Annotated[
         str | None,
@@ -97,7 +98,7 @@ def measure(
             _HOW,
             "--runs-per-session",
             "-r",
-            help="Executions in a session; as many as begin within half a second, if not given.",
+            help="Executions in a session; if absent, as many as begin within half a second.",
         ),
     ] = None,
     prepare: Annotated[
@@ -118,34 +119,38 @@ def measure(
             _HOW,
             "--env",
             metavar="NAME[=VALUE]",
-            help="A variable; by its name alone it is a secret: yours, and written nowhere.",
+            help="Set a variable; NAME alone passes yours on as a secret, written nowhere.",
         ),
     ] = None,
     cwd: Annotated[
-        str, _option(_HOW, "--cwd", help="The folder that it works in; where you are, if absent.")
+        str, _option(_HOW, "--cwd", help="The working directory; the current one if absent.")
     ] = ".",
-    stdin: Annotated[str | None, _option(_HOW, "--stdin", help="The file that it reads.")] = None,
+    stdin: Annotated[
+        str | None, _option(_HOW, "--stdin", help="A file for its standard input.")
+    ] = None,
     timeout: Annotated[
-        str | None, _option(_HOW, "--timeout", help="Kills an execution; 2 h if not given.")
+        str | None,
+        _option(_HOW, "--timeout", help="Kill an execution after this time; 2 h if absent."),
     ] = None,
     output: Annotated[
         str | None,
-        _option(_HOW, "--output", help="Of its standard output: captured (if absent) or null."),
+        _option(_HOW, "--output", help="Its standard output: captured (if absent) or null."),
     ] = None,
     input_: Annotated[
         list[str] | None,
-        _option(_HOW, "--input", help="A file or folder that is copied too, with --files copied."),
+        _option(_HOW, "--input", help="Another file or folder to copy, with --files copied."),
     ] = None,
     keep: Annotated[
         list[str] | None,
-        _option(_HOW, "--keep", help="A path that is brought back; all else written is dropped."),
+        _option(_HOW, "--keep", help="A path to bring back; all else that it writes is dropped."),
     ] = None,
     expect: Annotated[
         list[str] | None,
         _option(
             _HOW,
             "--expect",
-            help="'exit 3' (-11: by that signal), 'output REGEX' or 'FILE sha256:HEX'; else fail.",
+            help="What counts as success: 'exit 3' (-11: by that signal), 'output REGEX', or"
+            " 'FILE sha256:HEX'.",
         ),
     ] = None,
     read: Annotated[
@@ -154,29 +159,31 @@ def measure(
             _HOW,
             "--read",
             metavar="NAME:UNIT=REGEX",
-            help="A number that it prints, such as 'qps:1/s=([0-9.]+) queries/s' or"
+            help="A number to read from its output, such as 'qps:1/s=([0-9.]+) queries/s' or"
             " 'p99:us=json:latency.p99'.",
         ),
     ] = None,
     statistic: Annotated[
-        str | None, _option(_HOW, "--statistic", help="What is judged: wall, or one that is read.")
+        str | None, _option(_HOW, "--statistic", help="What to judge: wall, or a number of --read.")
     ] = None,
     blocks: Annotated[
         int | None,
         _option(
             _HOW,
             "--blocks",
-            help="Exactly so many, of a gate at most; else 8 to 20, until all is within 3 %.",
+            help="Exactly so many (a gate: at most); if absent 8 to 20, until all is within 3 %.",
         ),
     ] = None,
     budget: Annotated[
-        str | None, _option(_HOW, "--budget", help="Fit it into a time such as 5m.")
+        str | None, _option(_HOW, "--budget", help="Fit the run into this time, such as 5m.")
     ] = None,
     takes: Annotated[
         str | None,
-        _option(_HOW, "--takes", help="How long it takes; else it is tried once, to see."),
+        _option(
+            _HOW, "--takes", help="How long it takes; if absent, it is tried once to find out."
+        ),
     ] = None,
-    seed: Annotated[int | None, _option(_HOW, "--seed", help="Of the order.")] = None,
+    seed: Annotated[int | None, _option(_HOW, "--seed", help="Seed of the random order.")] = None,
     fail_on: gate.FailOn = None,
     margin: gate.Margin = None,
     significance: gate.Significance = None,
@@ -185,7 +192,8 @@ def measure(
     share: Annotated[str | None, _option(_HOW, "--share", help=bounded.SHARE_HELP)] = None,
     title: Annotated[str | None, _option(_TOLD, "--title", help="The report's headline.")] = None,
     out: Annotated[
-        Path | None, _option(_TOLD, "--out", help="The result folder; a new one in results/.")
+        Path | None,
+        _option(_TOLD, "--out", help="The result folder; if absent, a new one in results/."),
     ] = None,
     export_json: Annotated[
         Path | None, _option(_TOLD, "--export-json", help="Every session, as JSON.")
@@ -202,21 +210,21 @@ def measure(
             _TOLD,
             "--export",
             metavar="FORMAT=FILE",
-            help="As any format of `tare export`: hyperfine=F.json, openmetrics=F.prom.",
+            help="Any format of `tare export`, such as hyperfine=F.json or openmetrics=F.prom.",
         ),
     ] = None,
     show_output: Annotated[
-        bool, _flag(_TOLD, "--show-output", "Print what it prints when it is first tried.")
+        bool, _flag(_TOLD, "--show-output", "Show what it prints when it is first tried.")
     ] = False,
     dry_run: Annotated[
         bool, _flag(_TOLD, "--dry-run", "Print the plan and the experiment file; run nothing.")
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Measure a command: how long it takes, what it uses, in any environment, against another.
+    """Measure a command in any environment: how long it takes, what it uses, against another.
 
-    Like hyperfine to type, with randomised blocks, intervals and verdicts behind it. Nothing that
-    the command writes reaches this machine, but what --keep names.
+    Typed like hyperfine, with randomised blocks, intervals and verdicts behind it. Nothing that the
+    command writes reaches this machine, except what --keep names.
 
     tare measure --in native,container,qemu -- gzip -9 -k -c corpus.tar
 
@@ -266,14 +274,12 @@ def _measure(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    from tare import export, machine, preflight, units  # noqa: PLC0415 - so that --help is fast
+    from tare import export, machine, preflight  # noqa: PLC0415 - so that --help is fast
     from tare.cli.run import carry_out  # noqa: PLC0415
     from tare.record import Record  # noqa: PLC0415
 
     document = found.document()
-    limit_s = (
-        None if budget is None else units.duration(budget, "a time such as '5m' or '90 s'") / 1e9
-    )
+    limit_s = None if budget is None else units.seconds(budget)
     # How long a command takes is not known before it was tried, and what a budget allows neither.
     known = dry_run or "takes" in document["session"]
     text, plan = _planned(document, limit_s if known else None, must_run=not dry_run)
@@ -300,13 +306,17 @@ def _measure(
     preflight.refuse_without_room(plan, folder)
     found_here = machine.with_programs(machine.fingerprint(programs), plan.called)
     record = Record.create(folder, text, plan, found_here, numbered=out is None)
-    least = printing.minutes(plan.seconds())
+    least = units.minutes(plan.seconds())
     printing.say("", f"{len(plan.cells)} cells, {plan.min_blocks} blocks or more: {least} or more")
+    code = int(Exit.OK)
     try:
         carry_out(record.folder, programs, as_json=as_json, profile=False, markdown=summary)
+    except typer.Exit as ended:
+        code = ended.exit_code
     finally:
-        _export(record, exports)
+        lost = _export(record, exports)
         printing.say("[dim]again:[/]", shell_line("tare", "run", record.experiment_path))
+    raise typer.Exit(code or lost)
 
 
 def _planned(
@@ -338,7 +348,7 @@ def _tried(plan: Plan, programs: Path, to: TextIO | None) -> str:
     Raises:
         TrialError: one failed, or does not print what is to be read.
     """
-    from tare import rehearsal, units  # noqa: PLC0415 - so that --help is fast
+    from tare import rehearsal  # noqa: PLC0415 - so that --help is fast
     from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415
     from tare.workloads.command.workload import CommandBench  # noqa: PLC0415
 
@@ -364,22 +374,26 @@ def _tried(plan: Plan, programs: Path, to: TextIO | None) -> str:
     return units.exact_duration(max(1, round(fmean(took) / 1e5)) * 100_000)
 
 
-def _export(record: Any, exports: list[tuple[str, Path]]) -> None:
+def _export(record: Any, exports: list[tuple[str, Path]]) -> Exit:
+    """Write each of them that can be written; one that cannot takes no verdict's exit code."""
     from tare import analysis, report  # noqa: PLC0415 - so that --help is fast
     from tare import export as exporting  # noqa: PLC0415
 
     if not record.trials():
-        return
+        return Exit.OK
+    code = Exit.OK
     for format_, path in exports:
         try:
             if format_ == "markdown":
                 report.write(report.markdown(analysis.analyse(record)), path)
             else:
                 exporting.export(record, format_, path)
-        except UsageError as error:
+        except TareError as error:
             if any(trial.status == "ok" for trial in record.trials()):
-                raise
-            # Nothing was measured: the run's own end says more, and is not to be lost.
-            printing.say("[yellow]not written:[/]", f"{path}: {error.what}")
+                printing.show_error(error)
+                code = Exit.UNAVAILABLE
+            else:  # the run's own end says more
+                printing.say("[yellow]not written:[/]", f"{path}: {error.what}")
         else:
             printing.say("[dim]written:[/]", str(path))
+    return code

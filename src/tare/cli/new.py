@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from tare import units
 from tare.cli import completing, printing
 from tare.command import shell_line
 from tare.errors import Exit, TareError, UsageError
@@ -33,7 +35,7 @@ def new(
     ] = None,
     in_: Annotated[
         str | None,
-        typer.Option("--in", help="Environments, commas between them: --in native,container,qemu."),
+        typer.Option("--in", help="Environments, separated by commas: --in native,container,qemu."),
     ] = None,
     factor: Annotated[
         list[str] | None,
@@ -42,8 +44,8 @@ def new(
     baseline: Annotated[
         list[str] | None,
         typer.Option(
-            help="What all is compared with: --baseline environment=native; the first factor's"
-            " first level if absent."
+            help="What everything is compared with: --baseline environment=native; if absent, the"
+            " first factor's first level."
         ),
     ] = None,
     statistic: Annotated[
@@ -53,22 +55,22 @@ def new(
             autocompletion=completing.statistics,
         ),
     ] = None,
-    margin: Annotated[str, typer.Option(help="Differences within it are equivalent.")] = "3 %",
+    margin: Annotated[str, typer.Option(help="Differences within it count as equivalent.")] = "3 %",
     blocks: Annotated[
         str | None,
         typer.Option(
-            help="Fewest and most, such as 8..30, or one number; as many as the comparisons need,"
-            " up to 30, if absent."
+            help="Fewest and most, such as 8..30, or one number; if absent, as many as the"
+            " comparisons need, up to 30."
         ),
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="As many blocks as fit into a time such as 5m.")
     ] = None,
-    title: Annotated[str | None, typer.Option(help="The question, as the headline.")] = None,
+    title: Annotated[str | None, typer.Option(help="The question, the report's headline.")] = None,
 ) -> None:
-    """Write an experiment file, with a comment at each line; on a terminal, by questions.
+    """Write an experiment file with a comment on each line; on a terminal, by asking questions.
 
-    Questions are asked where no option says what to compare. No file is overwritten.
+    It asks where neither --in nor --factor says what to compare. No file is overwritten.
     """
     from tare.draft import Wishes, draft  # noqa: PLC0415 - so that --help is fast
 
@@ -76,21 +78,24 @@ def new(
         raise _exists(file)
     if blocks is not None and budget is not None:
         raise UsageError("give --blocks or --budget, not both")
-    if in_ is None and not factor:
-        wishes, file = _asked(workload, file)
-    else:
-        kind = workload or "request-reply"
+
+    def given(kind: str) -> Wishes:
         named = [*([f"environment={in_}"] if in_ else ()), *(factor or ())]
-        wishes = Wishes(
+        return Wishes(
             workload=kind,
             factors=dict(_levels(kind, text) for text in named),
             baseline=dict(_level(kind, text) for text in baseline or ()),
             statistic=statistic,
             blocks=None if blocks is None else _blocks(blocks),
-            budget_s=None if budget is None else _seconds(budget),
+            budget_s=None if budget is None else units.seconds(budget),
             margin=margin,
             title=title,
         )
+
+    if in_ is None and not factor:
+        wishes, file = _asked(given, workload, file)
+    else:
+        wishes = given(workload or "request-reply")
     made = draft(wishes)
     if file is None:
         sys.stdout.write(made.text)
@@ -134,32 +139,36 @@ def _level(workload: str, text: str) -> tuple[str, str]:
 
 
 def _blocks(text: str) -> tuple[int, int]:
-    least, _, most = text.replace("..", "-").partition("-")
-    if not least.strip().isdecimal() or not (most or least).strip().isdecimal():
+    found = re.fullmatch(r"\s*(\d{1,9})\s*(?:(?:\.\.|-)\s*(\d{1,9})\s*)?", text)
+    if found is None:
         raise UsageError(f"{text!r} is no number of blocks", "write 8..30, or one number")
-    return int(least), int(most or least)
+    return int(found[1]), int(found[2] or found[1])
 
 
-def _seconds(text: str) -> float:
-    from tare import units  # noqa: PLC0415 - so that --help is fast
+def _asked(
+    given: Callable[[str], Wishes], workload: str | None, file: Path | None
+) -> tuple[Wishes, Path]:
+    """Ask whoever sits at the terminal for what no option says.
 
-    return units.duration(text, "a time such as '5m' or '90 s'") / 1e9
-
-
-def _asked(workload: str | None, file: Path | None) -> tuple[Wishes, Path | None]:
-    """Ask whoever sits at the terminal."""
+    Args:
+        given: workload -> what the options say of it.
+        workload: what is measured, if it is said.
+        file: to write, likewise.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "it is not said what to compare, and no terminal is there to ask at",
+            "no option says what to compare, and no terminal is there to ask at",
             "add --in native,container or --factor NAME=LEVEL,LEVEL; `tare new --help` shows all",
         )
     try:
-        return _questions(workload, file)
+        return _questions(given, workload, file)
     except typer.Abort as error:  # Ctrl-C, or the end of the input
         raise typer.Exit(Exit.INTERRUPTED) from error
 
 
-def _questions(workload: str | None, file: Path | None) -> tuple[Wishes, Path]:
+def _questions(
+    given: Callable[[str], Wishes], workload: str | None, file: Path | None
+) -> tuple[Wishes, Path]:
     from tare import draft, workloads  # noqa: PLC0415 - so that --help is fast
 
     if workload is None:
@@ -169,33 +178,36 @@ def _questions(workload: str | None, file: Path | None) -> tuple[Wishes, Path]:
     rows = kind.levels.rows
     _offer({name: f"{row.help} Default: {row.default}." for name, row in rows.items()})
     usual = "environment" if "environment" in rows else next(iter(rows))
-    wishes = draft.Wishes(workload)
+    wishes = given(workload)
     required = [name for name, row in rows.items() if not row.default]
-    varied = _ask("Which of these vary? (commas between them)", usual, _several_of(rows))
+    varied = _ask("Which of these vary? (separated by commas)", usual, _several_of(rows))
     for name in dict.fromkeys([*required, *varied]):
         some = rows[name].choices or rows[name].examples or (rows[name].default,)
-        question = f"Levels of {name}? (commas between them)"
+        question = f"Levels of {name}? (separated by commas)"
         levels = _ask(question, ",".join(some[:2]), partial(draft.levels_in, rows[name]))
         wishes = replace(wishes, factors={**wishes.factors, name: levels})
     varied = [name for name, levels in wishes.factors.items() if len(levels) > 1]
-    if varied:
+    if varied and not wishes.baseline:
         along = _ask("Along which is compared?", varied[0], _one_of(varied))
         known = wishes.factors[along]
         base = _ask(f"With which {along}?", known[0], _one_of(known))
         wishes = replace(wishes, baseline={along: base})
-    _offer({name: statistic.help for name, statistic in kind.statistics.items()})
-    by = _ask("Judged by what?", next(iter(kind.statistics)), _one_of(kind.statistics))
-    wishes = replace(wishes, statistic=by)
+    if wishes.statistic is None:
+        _offer({name: statistic.help for name, statistic in kind.statistics.items()})
+        by = _ask("Judged by what?", next(iter(kind.statistics)), _one_of(kind.statistics))
+        wishes = replace(wishes, statistic=by)
     draft.draft(wishes)  # what is wrong by now is not for the next question to say
 
     def within(text: str) -> Wishes:
-        found = replace(wishes, budget_s=_seconds(text)) if text != _NO_LIMIT else wishes
+        found = replace(wishes, budget_s=units.seconds(text)) if text != _NO_LIMIT else wishes
         draft.draft(found)
         return found
 
-    wishes = _ask("How long may it take, such as 10m?", _NO_LIMIT, within)
-    title = draft.draft(wishes).plan.experiment.title
-    wishes = replace(wishes, title=_ask("Its title, a question?", title, str))
+    if wishes.blocks is None and wishes.budget_s is None:
+        wishes = _ask("How long may it take, such as 10m?", _NO_LIMIT, within)
+    if wishes.title is None:
+        title = draft.draft(wishes).plan.experiment.title
+        wishes = replace(wishes, title=_ask("Its title, a question?", title, str))
     return wishes, file or _ask("Write it to which file?", "experiment.yaml", _free)
 
 
@@ -212,10 +224,7 @@ def _ask(question: str, default: str, parse: Callable[[str], T]) -> T:
 
 
 def _offer(rows: Mapping[str, str]) -> None:
-    table = printing.table("", "")
-    for row in rows.items():
-        printing.add_row(table, row)
-    printing.err.print(table)
+    printing.err.print(printing.table("", "", rows=rows.items()))
 
 
 def _one_of(known: Collection[str]) -> Callable[[str], str]:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tare import units
 from tare.cli import paths, polite, printing
 from tare.command import shell_line
 from tare.errors import TareError, UsageError
@@ -150,20 +151,19 @@ def print_plan(plan: Plan) -> None:
     from tare.stats.repetition import PILOT_BLOCKS  # noqa: PLC0415
 
     seconds = plan.seconds(), plan.seconds(len(plan.blocks))
-    table = printing.table("cell", "compared with", "judged")
-    against = {c.cell: c for c in plan.comparisons}
-    for cell in plan.cells:
-        comparison = against.get(cell.id)
-        judged = ("in the family" if comparison.family else comparison.kind) if comparison else ""
-        printing.add_row(table, (cell.id, comparison.against if comparison else "", judged))
-    printing.out.print(table)
+    judged = {
+        c.cell: (c.against, "in the family" if c.family else c.kind) for c in plan.comparisons
+    }
+    rows = [(cell.id, *judged.get(cell.id, ("", ""))) for cell in plan.cells]
+    printing.out.print(printing.table("cell", "compared with", "judged", rows=rows))
     first, *others = (set(cell.levels.items()) for cell in plan.cells)
     common = first.intersection(*others)
     shared = (f"{n} {level}" for n, level in plan.cells[0].levels.items() if (n, level) in common)
-    printing.show(f"every cell: {', '.join(shared)}")
+    if said := ", ".join(shared):
+        printing.show(f"every cell: {said}")
     printing.show(
         f"{len(plan.cells)} cells, {span(plan.min_blocks, len(plan.blocks), str)} blocks, seed"
-        f" {plan.seed}: about {span(*seconds, printing.minutes)}"
+        f" {plan.seed}: about {span(*seconds, units.minutes)}"
     )
     if plan.sessions:
         many = sorted(set(plan.sessions.values()))
@@ -212,7 +212,7 @@ class _LinePerBlock:
     def __call__(self, standing: Standing) -> None:
         if (block := _block(standing)) != self._last:
             self._last = block
-            printing.say("", f"block {block}: {printing.minutes(standing.seconds_left)} left")
+            printing.say("", f"block {block}: {units.minutes(standing.seconds_left)} left")
 
 
 @contextmanager
@@ -227,7 +227,7 @@ def _bar() -> Iterator[Callable[[Standing], None]]:
         def show(standing: Standing) -> None:
             bar.update(
                 task,
-                description=f"{printing.minutes(standing.seconds_left)} left · {standing.doing}",
+                description=f"{units.minutes(standing.seconds_left)} left · {standing.doing}",
                 block=_block(standing),
                 completed=standing.trials_done,
                 total=standing.trials,

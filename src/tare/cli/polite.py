@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from tare.experiment import Experiment
 
 HELP = (
-    "Disturb nobody: all in a control group of its own, behind everything else, with half of the"
-    " processors and of the memory at most; what changes more of the machine is refused."
+    "Disturb nobody: run in a control group of its own, behind everything else, with at most half"
+    " of the processors and of the memory; refuse whatever would change more of the machine."
 )
-SHARE_HELP = "Of --polite: the share of processors and of memory, such as 25%."
+SHARE_HELP = "With --polite: the share of processors and of memory, such as 25%."
 Polite = Annotated[bool, typer.Option("--polite", metavar=FLAG, help=HELP)]
 Share = Annotated[str | None, typer.Option("--share", help=SHARE_HELP)]
 

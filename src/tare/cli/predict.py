@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def predict(
     result: Result,
     environment: Annotated[
-        str | None, typer.Option(help="Only there, such as qemu; every one if absent.")
+        str | None, typer.Option(help="Only this one, such as qemu; all if absent.")
     ] = None,
     statistic: Annotated[str, typer.Option(help="p50 or mean.")] = "p50",
     check: Annotated[
@@ -40,7 +40,7 @@ def predict(
     """Predict responses in environments where UDP and the overhead vector alone were measured.
 
     RESULT is that of experiments/predict.yaml, or of an experiment like it: every transport on the
-    host, UDP in each environment, and `causes`. Where it lacks ground to stand on, it says so.
+    host, UDP in each environment, and `causes`. Where that is too little, it says so.
     """
     from tare import predict as predicting  # noqa: PLC0415 - so that --help is fast
     from tare.predict import calibration  # noqa: PLC0415
@@ -83,13 +83,14 @@ def predict(
 def _show(predictions: list[Prediction]) -> None:
     from tare.report import numbers  # noqa: PLC0415
 
-    table = printing.table("environment", "response", "predicted [90 %]", "of it, by cause")
+    rows = []
     for p in predictions:
         value = numbers.time(p.value_ns, p.low_ns, p.high_ns)
         shares = {name: part / p.value_ns for name, part in p.parts_ns.items()}
         parts = ", ".join(f"{name} {s:.0%}" for name, s in shares.items() if s >= _WORTH_NAMING)
-        printing.add_row(table, (p.target.environment, _levels(p.target.levels), str(value), parts))
-    printing.out.print(table)
+        rows.append((p.target.environment, _levels(p.target.levels), str(value), parts))
+    headings = ("environment", "response", "predicted [90 %]", "of it, by cause")
+    printing.out.print(printing.table(*headings, rows=rows))
 
 
 def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
@@ -98,29 +99,26 @@ def _show_checked(checked: list[Checked], *, as_json: bool) -> None:
 
     ours, simple = predicting.scores(checked)
     if as_json:
-        rows = [
+        every = [
             {**_as_json(c.prediction), "measured_ns": c.measured_ns, "simple_ns": c.simple_ns}
             for c in checked
         ]
-        printing.show_json({"rows": rows, "model": vars(ours), "log_additive": vars(simple)})
+        printing.show_json({"rows": every, "model": vars(ours), "log_additive": vars(simple)})
         return
-    table = printing.table(
-        "environment", "response", "predicted [90 %]", "measured", "over measured", "log-additive"
-    )
-    for c in checked:
-        p = c.prediction
-        printing.add_row(
-            table,
-            (
-                p.target.environment,
-                _levels(p.target.levels),
-                str(numbers.time(p.value_ns, p.low_ns, p.high_ns)),
-                numbers.time(c.measured_ns).bare,
-                numbers.ratio(p.value_ns / c.measured_ns).bare,
-                numbers.ratio(c.simple_ns / c.measured_ns).bare,
-            ),
+    rows = [
+        (
+            p.target.environment,
+            _levels(p.target.levels),
+            str(numbers.time(p.value_ns, p.low_ns, p.high_ns)),
+            numbers.time(c.measured_ns).bare,
+            numbers.ratio(p.value_ns / c.measured_ns).bare,
+            numbers.ratio(c.simple_ns / c.measured_ns).bare,
         )
-    printing.out.print(table)
+        for c in checked
+        for p in (c.prediction,)
+    ]
+    headings = ("environment", "response", "predicted [90 %]", "measured", "over measured")
+    printing.out.print(printing.table(*headings, "log-additive", rows=rows))
     for name, found in (("this model", ours), ("the log-additive model", simple)):
         covered = "" if found.covered is None else f", intervals cover {found.covered:.0%}"
         printing.show(

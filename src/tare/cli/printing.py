@@ -10,7 +10,7 @@ import json
 import os
 import select
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TextIO
@@ -19,7 +19,6 @@ from rich.console import Console, ConsoleOptions, ConsoleRenderable, RenderHook,
 from rich.markup import escape
 from rich.table import Table
 
-from tare import units
 from tare.errors import TareError
 
 _WIDE = 10_000
@@ -148,18 +147,11 @@ def show_error(error: TareError) -> None:
         say("  [dim]→[/]", error.remedy)
 
 
-def table(*headings: str, title: str | None = None) -> Table:
-    """A table without lines whose long cells are folded, never cut."""
-    made = Table(box=None, pad_edge=False, title=title, title_justify="left")
+def table(*headings: str, rows: Iterable[Sequence[str]] = (), title: str = "") -> Table:
+    """A table of plain text without lines, whose long cells are folded, never cut."""
+    made = Table(box=None, pad_edge=False, title=escape(title) or None, title_justify="left")
     for heading in headings:
-        made.add_column(heading, overflow="fold")
+        made.add_column(escape(heading), overflow="fold")
+    for row in rows:
+        made.add_row(*map(escape, row))
     return made
-
-
-def add_row(to: Table, cells: Sequence[str]) -> None:
-    """Add a row of plain text."""
-    to.add_row(*(escape(cell) for cell in cells))
-
-
-minutes = units.minutes
-"""A duration as a person plans with it."""

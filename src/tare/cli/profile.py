@@ -20,17 +20,16 @@ def show(stopwatch: Stopwatch) -> None:
 
     rows = stopwatch.rows()
     seen = [phase for phase in PHASES if any(phase in row.seconds for row in rows)]
-    table = printing.table("seconds", "times", *seen, "in all")
+
+    def shown(place: str, times: str, among: Sequence[Spent]) -> tuple[str, ...]:
+        found = [_spent(phase, among) for phase in seen]
+        return place, times, *map(_shown, found), _shown(sum(found))
+
+    each = (shown(row.place, str(row.times or ""), [row]) for row in rows)
+    every = (*each, shown("in all", "", rows))
+    table = printing.table("seconds", "times", *seen, "in all", rows=every)
     for column in table.columns[1:]:
         column.justify = "right"
-
-    def add(place: str, times: str, among: Sequence[Spent]) -> None:
-        found = [_spent(phase, among) for phase in seen]
-        printing.add_row(table, (place, times, *map(_shown, found), _shown(sum(found))))
-
-    for row in rows:
-        add(row.place, str(row.times or ""), [row])
-    add("in all", "", rows)
     if not printing.err.is_terminal:
         printing.err.width = _WIDE
     printing.err.print(table)

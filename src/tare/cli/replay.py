@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import completing, paths, printing, run
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json, Out
@@ -35,31 +35,30 @@ def replay(
     ] = False,
     budget: Annotated[
         str | None,
-        typer.Option(help="Fit all into a time such as 30m; says what was cut or left out."),
+        typer.Option(help="Fit all into this time, such as 30m; says what was cut or left out."),
     ] = None,
     polite: bounded.Polite = False,
     share: bounded.Share = None,
     json_: Json = False,
 ) -> None:
-    """Replay the papers: is what they say true of this machine?
+    """Replay the papers: does what they say hold on this machine?
 
     Every claim that they make of a figure or a table is asked by an experiment and judged by whole
     intervals: it holds here, does not, is inconclusive, or cannot be asked here, and why. One page
     has all verdicts, with what was published, what was found and the way to its data.
 
-    What was stopped goes on with [bold]tare run --resume FOLDER[/bold]; [bold]tare report
-    FOLDER[/bold] draws it anew.
+    A replay that was stopped is resumed by [bold]tare run --resume FOLDER[/bold]; [bold]tare report
+    FOLDER[/bold] draws its page again.
     """
     rootless.enter()
     from tare import replay as replaying  # noqa: PLC0415 - so that --help is fast
-    from tare import units  # noqa: PLC0415
 
     chosen = replaying.named(papers or ())
     suite, files = replaying.suite(chosen, paths.home() / "experiments")
     put_on = partial(bounded.put_on, share=share, polite=polite)
     plans, absent = run.lay_out_parts(files, None, must_run=not dry_run, put_on=put_on)
     if budget is not None:
-        plans = _fitted(plans, units.duration(budget, run.A_TIME) / 1e9)
+        plans = _fitted(plans, units.seconds(budget))
     if dry_run:
         _show(chosen, plans, absent, as_json=json_)
         return
@@ -86,7 +85,7 @@ def _fitted(plans: dict[str, run.Planned], budget_s: float) -> dict[str, run.Pla
             if len(plans) == 1:
                 raise UsageError(f"{', '.join(plans)}: {error.what}", error.remedy) from error
         longest = max(plans, key=lambda name: plans[name].plan.seconds())
-        takes = printing.minutes(plans[longest].plan.seconds())
+        takes = units.minutes(plans[longest].plan.seconds())
         printing.say(f"[yellow]without {longest}:[/]", f"it takes {takes}, more than there is")
         plans = {name: part for name, part in plans.items() if name != longest}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
@@ -33,7 +34,7 @@ def show(
     ] = None,
     json_: Json = False,
 ) -> None:
-    """Show the verdicts of a result in the terminal, also while it runs."""
+    """Show the verdicts of a result in the terminal, even while it runs."""
     from tare import catalogue, suite  # noqa: PLC0415 - so that --help is fast
     from tare.record import Record  # noqa: PLC0415
 
@@ -52,14 +53,14 @@ def show(
 def _shown(record: Record, *, as_json: bool) -> dict[str, Any]:
     """Print the verdicts of one result, unless they are asked for as JSON."""
     from tare import analysis  # noqa: PLC0415
-    from tare import report as reporting  # noqa: PLC0415
+    from tare.report import terminal  # noqa: PLC0415
 
     running = record.being_written  # before it is read: what ends meanwhile is told as running
     found = analysis.analyse(record)
     if as_json:
         said = {"result": str(record.folder), "running": running}
-        return {**said, **reporting.verdicts(found)}
-    printing.out.print(reporting.summary(found))
+        return {**said, **terminal.verdicts(found)}
+    printing.out.print(terminal.summary(found))
     if running:
         printing.show(f"running now: {len(found.trials)} trials are on record")
     printing.show(f"result  {record.folder}\n")
@@ -69,13 +70,13 @@ def _shown(record: Record, *, as_json: bool) -> dict[str, Any]:
 def report(
     result: Result,
     out: Annotated[
-        Path | None, typer.Option(help="Where to draw it; report.html in the result if absent.")
+        Path | None, typer.Option(help="The file to write; report.html in the result if absent.")
     ] = None,
     pages: Annotated[
         Path | None,
         typer.Option(
             metavar="FOLDER",
-            help="Of a replay: write a page for each paper here too, in Markdown with a picture.",
+            help="For a replay: also write a page for each paper, in Markdown with a picture.",
         ),
     ] = None,
     json_: Json = False,
@@ -104,26 +105,28 @@ def draw_suite(
     """
     from tare import analysis  # noqa: PLC0415
     from tare import report as reporting  # noqa: PLC0415
+    from tare.report import overview, papers, replayed, terminal  # noqa: PLC0415
 
     parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
     for name, found in parts.items() if out is None else ():
         _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
     page = out or suite.folder / "report.html"
     way = "" if out is None else quote(f"{os.path.relpath(suite.folder, out.parent)}/")
-    _write(reporting.render_suite(suite, parts, way), page, suite.folder)
+    kind = replayed if suite.replays else overview
+    _write(kind.render(suite, parts, way), page, suite.folder)
     if pages is not None:
-        _write_pages(reporting.pages(suite, parts), pages)
+        _write_pages(papers.pages(suite, parts), pages)
     said = {"result": str(suite.folder), "report": str(page)}
     if as_json:
         shown = {name: reporting.as_json(found) for name, found in parts.items()}
-        claims = {"papers": reporting.claims(suite, parts)} if suite.replays else {}
+        claims = {"papers": replayed.told(suite, parts)} if suite.replays else {}
         printing.show_json({**said, **claims, "parts": shown})
         return
     if suite.replays:
-        printing.out.print(reporting.summarise_replay(suite, parts), "")
+        printing.out.print(replayed.summary(suite, parts), "")
     else:
         for found in parts.values():
-            printing.out.print(reporting.summary(found), "")
+            printing.out.print(terminal.summary(found), "")
     printing.show(f"result  {suite.folder}\nreport  {page}")
 
 
@@ -153,13 +156,13 @@ def _write(page: str, path: Path, result: Path) -> None:
 
 def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
     """Draw the page of a result, and print its summary."""
-    from tare import report as reporting  # noqa: PLC0415
+    from tare.report import terminal  # noqa: PLC0415
 
     if as_json:
         printing.show_json(drawn_for_machines(record, out))
         return
     found, page = _drawn(record, out)
-    printing.out.print(reporting.summary(found))
+    printing.out.print(terminal.summary(found))
     printing.show(f"result  {record.folder}\nreport  {page}")
 
 
@@ -186,10 +189,10 @@ def compare(
     results: Annotated[
         list[Path],
         typer.Argument(
-            metavar="A B...",
+            metavar="A B",
             help="Result folders, or folders of them: the runs of one version each. Or what"
-            " hyperfine, Criterion, Google Benchmark, pyperf or JMH wrote: a file, a folder of"
-            " files; of Criterion target/criterion, or target/criterion@BASELINE.",
+            " hyperfine, Criterion, Google Benchmark, pyperf or JMH wrote: a file or a folder of"
+            " files; for Criterion target/criterion, or target/criterion@BASELINE.",
             autocompletion=completing.results,
         ),
     ],
@@ -197,7 +200,7 @@ def compare(
         str | None,
         typer.Option(
             help="Exit with 1 on a verdict: slower (worse), faster (better) or different; else with"
-            " 4 where trials of the later runs failed, with 5 where too few runs give none."
+            " 4 if trials of the later runs failed, with 5 if the runs are too few for a verdict."
         ),
     ] = None,
     across_machines: Annotated[
@@ -213,9 +216,9 @@ def compare(
     ] = False,
     json_: Json = False,
 ) -> None:
-    """Compare results, or the runs of versions, cell by cell: what do B and the others take over A?
+    """Compare results, or runs of versions, cell by cell: B and the others, each with A.
 
-    A verdict needs several runs of each. Of several versions each is compared with the first, and
+    A verdict needs several runs of each version. All versions are compared with the first, and
     p-values are adjusted over all.
     """
     from tare import compare as comparing  # noqa: PLC0415
@@ -275,14 +278,14 @@ def export(
     statistic: Annotated[
         str | None,
         typer.Option(
-            help="The one statistic to tell, of what is no table: else all of them, and of"
-            " google-benchmark, which holds one, that which the experiment declares.",
+            help="Write this statistic alone (not in a table). If absent all; in google-benchmark,"
+            " which holds one, that which the experiment declares.",
         ),
     ] = None,
 ) -> None:
     """Write every session of a result as one table, or its cells as another tool's file.
 
-    Tables of several runs can be put together: each row names its run.
+    Tables of several runs can be concatenated: each row names its run.
 
     tare export results/A --format parquet --out A.parquet
 
@@ -295,17 +298,15 @@ def export(
 
 
 def list_(
-    results: Annotated[Path, typer.Option(help="Where results lie.")] = Path("results"),
+    results: Annotated[Path, typer.Option(help="The folder of results.")] = Path("results"),
     json_: Json = False,
 ) -> None:
     """List the experiments that ship, and the results so far."""
     from tare import catalogue  # noqa: PLC0415
 
-    rows = [*catalogue.experiments(paths.home() / "experiments"), *catalogue.results(results)]
+    found = [*catalogue.experiments(paths.home() / "experiments"), *catalogue.results(results)]
     if json_:
-        printing.show_json([row.as_json() for row in rows])
+        printing.show_json([asdict(one) for one in found])
         return
-    table = printing.table("kind", "path", "title", "state")
-    for row in rows:
-        printing.add_row(table, (row.kind, str(paths.near(row.path)), row.title, row.state))
-    printing.out.print(table)
+    rows = [(one.kind, str(paths.near(one.path)), one.title, one.state) for one in found]
+    printing.out.print(printing.table("kind", "path", "title", "state", rows=rows))

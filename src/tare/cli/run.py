@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import completing, gate, paths, printing
 from tare.cli import polite as bounded
 from tare.cli.arguments import FLAG, Json, Out
@@ -50,7 +50,7 @@ def run(
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Go on with a result folder whose run was stopped.",
+            help="Resume the run of this result folder.",
             autocompletion=completing.results,
         ),
     ] = None,
@@ -62,9 +62,11 @@ def run(
         ),
     ] = False,
     budget: Annotated[
-        str | None, typer.Option(help="Fit the plan into a time such as 5m; says what was cut.")
+        str | None, typer.Option(help="Fit the plan into this time, such as 5m; says what was cut.")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the order of the trials.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the trials' random order.")
+    ] = None,
     fail_on: gate.FailOn = None,
     margin: gate.Margin = None,
     significance: gate.Significance = None,
@@ -88,9 +90,8 @@ def run(
     _refuse_result(file)
     file = paths.experiment(file)
     from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
-    from tare import units  # noqa: PLC0415
 
-    budget_s = None if budget is None else units.duration(budget, A_TIME) / 1e9
+    budget_s = None if budget is None else units.seconds(budget)
     suite = suites.load(file)
     parts = {"": file} if suite is None else suite.files(file)
 
@@ -133,9 +134,6 @@ def _refuse_summary(plans: Mapping[str, Plan]) -> None:
 def _refuse_more(*given: object) -> None:
     if any(one is not None for one in given):
         raise UsageError("--resume goes on with the plan on record, and takes no more than it")
-
-
-A_TIME = "a time such as '5m' or '90 s'"
 
 
 def instead(file: Path, error: UnavailableError) -> Path:
@@ -293,8 +291,6 @@ def fitted(plans: Mapping[str, Planned], budget_s: float) -> dict[str, Planned]:
 
 def _refuse_without_end(plans: Mapping[str, Planned]) -> None:
     """Refuse what takes so long that nobody can mean it, unless a budget says so."""
-    from tare import units  # noqa: PLC0415 - so that --help is fast
-
     seconds = sum(part.plan.seconds() for part in plans.values())
     if seconds > units.WEEK_NS / 1e9:
         raise UsageError(
@@ -327,7 +323,7 @@ def takes(*parts: Planned) -> str:
     """How long parts take together, by the fewest blocks and by all."""
     least = sum(part.plan.seconds() for part in parts)
     most = sum(part.plan.seconds(len(part.plan.blocks)) for part in parts)
-    return span(least, most, printing.minutes)
+    return span(least, most, units.minutes)
 
 
 def carry_out(
@@ -362,12 +358,16 @@ def carry_out(
 
 
 def _refuse_result(path: Path) -> None:
-    if (path / "plan.json").is_file():
-        from tare.record import Record  # noqa: PLC0415 - so that --help is fast
+    from tare import suite as suites  # noqa: PLC0415 - so that --help is fast
+    from tare.record import Record  # noqa: PLC0415
 
+    again = ""
+    if (path / "plan.json").is_file():
         more = Record(path).experiment.options
-        raise UsageError(
-            f"{path} is a result, not an experiment file",
-            f"go on with it: {shell_line('tare', 'run', '--resume', path)}; do it again:"
-            f" {shell_line('tare', 'run', path / 'experiment.yaml', *more)}",
-        )
+        again = f"; do it again: {shell_line('tare', 'run', path / 'experiment.yaml', *more)}"
+    elif not suites.is_result(path):
+        return
+    raise UsageError(
+        f"{path} is a result, not an experiment file",
+        f"go on with it: {shell_line('tare', 'run', '--resume', path)}{again}",
+    )

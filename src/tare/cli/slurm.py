@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from tare import rootless
+from tare import rootless, units
 from tare.cli import completing, paths, printing
 from tare.cli.arguments import FLAG, Json, Out
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
@@ -18,8 +18,6 @@ from tare.errors import Exit, UnavailableError, UsageError
 if TYPE_CHECKING:
     from tare.plan import Plan
     from tare.slurm import Gathered, Job
-
-_A_TIME = "a time such as '30m' or '2h'"
 
 
 def slurm(
@@ -33,34 +31,38 @@ def slurm(
     out: Out = None,
     ntasks: Annotated[
         int | None,
-        typer.Option(min=1, help="Tasks that Slurm counts; by default the most ranks of a cell."),
+        typer.Option(min=1, help="Tasks that Slurm counts; by default the most ranks of any cell."),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(help="Limit of a task, such as 30m; by default 10 min and twice a block."),
+        typer.Option(
+            help="Time limit of a task, such as 30m; by default 10 min plus twice a block."
+        ),
     ] = None,
-    partition: Annotated[str | None, typer.Option(help="Of Slurm's.")] = None,
+    partition: Annotated[str | None, typer.Option(help="Slurm's partition.")] = None,
     at_once: Annotated[
-        int, typer.Option(min=1, help="Blocks that run at the same time: they share a file system.")
+        int, typer.Option(min=1, help="Blocks to run at the same time; they share a file system.")
     ] = 1,
     sbatch_option: Annotated[
         list[str] | None,
-        typer.Option(help="One more of sbatch's, such as --account=mine; as often as needed."),
+        typer.Option(help="A further option of sbatch, such as --account=mine; repeatable."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="Of the order of the trials.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="Seed of the trials' random order.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", metavar=FLAG, help="Print the plan; write nothing.")
     ] = False,
     submit: Annotated[
-        bool, typer.Option("--submit", metavar=FLAG, help="Hand the script to sbatch.")
+        bool, typer.Option("--submit", metavar=FLAG, help="Submit the script with sbatch.")
     ] = False,
     gather: Annotated[
         Path | None, typer.Option(help="Join the blocks of a folder, and say which are missing.")
     ] = None,
     run: Annotated[
-        Path | None, typer.Option(help="Measure one block of a folder: what the script does.")
+        Path | None, typer.Option(help="Measure one block of a folder, as the script does.")
     ] = None,
-    block: Annotated[int | None, typer.Option(min=0, help="Which, with --run.")] = None,
+    block: Annotated[int | None, typer.Option(min=0, help="Which block, with --run.")] = None,
     json_: Json = False,
 ) -> None:
     """Run an MPI experiment by Slurm: a block is a task of an array job.
@@ -93,15 +95,13 @@ def slurm(
         else:
             print_plan(plan)
         return
-    from tare import machine, preflight, units  # noqa: PLC0415 - so that --help is fast
+    from tare import machine, preflight  # noqa: PLC0415 - so that --help is fast
     from tare.slurm import Asked, Job, ranges  # noqa: PLC0415
     from tare.slurm import submit as hand_over  # noqa: PLC0415
 
     asked = Asked(
         tasks=ntasks or max(cell.levels.read(cell.levels.rows["ranks"]) for cell in plan.cells),
-        seconds=Asked.limit(plan.block_seconds())
-        if time is None
-        else units.duration(time, _A_TIME) / 1e9,
+        seconds=Asked.limit(plan.block_seconds()) if time is None else units.seconds(time),
         partition=partition,
         at_once=at_once,
         options=tuple(sbatch_option or ()),

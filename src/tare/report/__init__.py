@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,9 @@ from tare import lines
 from tare.errors import TareError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from tare.analysis import Analysis
-    from tare.suite import SuiteResult
 
-__all__ = ["as_json", "render", "render_suite", "markdown", "summary", "verdicts", "write"]
+__all__ = ["as_json", "render", "markdown", "write"]
 
 
 def markdown(analysis: Analysis) -> str:
@@ -39,50 +35,6 @@ def render(analysis: Analysis) -> str:
     from tare.report import page  # noqa: PLC0415 - whoever writes numbers alone needs no analysis
 
     return page.render(analysis)
-
-
-def render_suite(suite: SuiteResult, parts: Mapping[str, Analysis], way: str = "") -> str:
-    """Draw the page over the parts of a suite; see `overview.render` and `replayed.render`."""
-    from tare.report import overview, replayed  # noqa: PLC0415
-
-    if suite.replays:
-        return replayed.render(suite, parts, way)
-    return overview.render(suite, parts, way)
-
-
-def summarise_replay(suite: SuiteResult, parts: Mapping[str, Analysis]) -> RenderableType:
-    """Every claim of the papers in a line; see `replayed.summary`."""
-    from tare.report import replayed  # noqa: PLC0415
-
-    return replayed.summary(suite, parts)
-
-
-def pages(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, str]:
-    """Of each paper a page in Markdown and its picture; see `papers.pages`."""
-    from tare.report import papers  # noqa: PLC0415
-
-    return papers.pages(suite, parts)
-
-
-def claims(suite: SuiteResult, parts: Mapping[str, Analysis]) -> dict[str, Any]:
-    """The same for machines; see `replayed.told`."""
-    from tare.report import replayed  # noqa: PLC0415
-
-    return replayed.told(suite, parts)
-
-
-def summary(analysis: Analysis) -> RenderableType:
-    """Answer the experiment's question in a few lines; see `terminal.summary`."""
-    from tare.report import terminal  # noqa: PLC0415
-
-    return terminal.summary(analysis)
-
-
-def verdicts(analysis: Analysis) -> dict[str, Any]:
-    """The same for machines; see `terminal.verdicts`."""
-    from tare.report import terminal  # noqa: PLC0415
-
-    return terminal.verdicts(analysis)
 
 
 def write(page: str, path: Path) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from tare.history.query import FEWEST_RUNS
 from tare.report import numbers
+from tare.report.columns import Columns
 from tare.report.numbers import SPACE
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ STYLES = {"slower": "red", "faster": "green"}
 
 def overview(found: Sequence[Overall]) -> RenderableType:
     """A row for each title on each machine; the cells, where there is one row alone."""
-    table = _table("title", "runs", "from", "to", "commits", "last change", left=(0, 5))
+    table = Columns("title", "runs", "from", "to", "commits", "last change", words=(0, 5))
     machines = {one.machine: one.machine_words for one in found}
     for one in found:
         title = f"{one.title} ({one.machine})" if len(machines) > 1 else one.title
@@ -46,7 +46,7 @@ def overview(found: Sequence[Overall]) -> RenderableType:
         )
     lines: list[RenderableType] = [table]
     if len(machines) > 1:
-        lines.append(Text("Runs of unlike machines are never put together:"))
+        lines.append(Text("Runs of different machines are never combined:"))
         lines += (Text(f"{name}  {words}") for name, words in machines.items())
     if len(found) == 1:
         lines.append(Text(f"cells: {', '.join(found[0].cells)}"))
@@ -57,7 +57,7 @@ def cell(found: Sequence[CellHistory], width: int) -> RenderableType:
     """Every series of a cell, apart: its picture, its levels and its last runs."""
     lines: list[RenderableType] = []
     if len(found) > 1:
-        lines.append(Text(f"{len(found)} series, which are not put together.", "yellow"))
+        lines.append(Text(f"{len(found)} series, which are not combined.", "yellow"))
     apart = telling_apart(found)
     for one, tells in zip(found, apart, strict=True):
         lines += [
@@ -85,8 +85,8 @@ METHOD = (
 def distributions(found: Sequence[Distribution]) -> RenderableType:
     """How the raw samples of each level are distributed."""
     shares = sorted({share for one in found for share in one.quantiles_ns})
-    table = _table(
-        "from", "sessions", "samples", *(f"p{100 * share:g}" for share in shares), left=(0,)
+    table = Columns(
+        "from", "sessions", "samples", *(f"p{100 * share:g}" for share in shares), words=(0,)
     )
     for one in found:
         values = [numbers.time(one.quantiles_ns.get(share)).bare for share in shares]
@@ -165,9 +165,9 @@ def picture(series: CellHistory, width: int) -> list[str]:
     return drawn
 
 
-def _levels(series: CellHistory) -> Table:
-    table = _table("level", "from", "runs", series.statistic, "over the one before", "differs",
-                   left=(0, 4, 5))  # fmt: skip
+def _levels(series: CellHistory) -> Columns:
+    table = Columns("level", "from", "runs", series.statistic, "over the one before", "differs",
+                    words=(0, 4, 5))  # fmt: skip
     steps = [None, *series.steps]
     for number, (step, level) in enumerate(zip(steps, series.levels_between, strict=True), start=1):
         first, last, interval = level
@@ -187,7 +187,7 @@ def _levels(series: CellHistory) -> Table:
 
 
 def _runs(series: CellHistory) -> RenderableType:
-    table = _table("run", "started", series.statistic, "sessions", "commit", left=(0, 1, 4))
+    table = Columns("run", "started", series.statistic, "sessions", "commit", words=(0, 1, 4))
     shown = series.points[-_LAST:]
     for point in shown:
         value = numbers.quantity(series.unit, point.value, point.low, point.high)
@@ -245,13 +245,3 @@ def _day(when: datetime) -> str:
 def _ratio(interval: Interval) -> str:
     value = numbers.ratio(interval.estimate, interval.low, interval.high)
     return f"{value.bare} {value.interval}".replace(SPACE, " ")
-
-
-def _table(*headings: str, left: Iterable[int]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    for number, heading in enumerate(headings):
-        aligned = number in left
-        table.add_column(
-            heading, justify="left" if aligned else "right", no_wrap=not aligned, overflow="fold"
-        )
-    return table

@@ -13,6 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 import tare
+from tare import machine
 from tare.analysis import Analysis, Question
 from tare.command import shell_line
 from tare.plan import ALPHA
@@ -222,16 +223,12 @@ def _fingerprints(analysis: Analysis, names: Names) -> list[tuple[str, list[tupl
     return found + list(seen.items())
 
 
-def _flat(tree: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    rows: list[tuple[str, str]] = []
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            rows += _flat(value, f"{prefix}{key}.")
-        elif isinstance(value, list | tuple):
-            rows.append((f"{prefix}{key}", ", ".join(map(str, value))))
-        elif value is not None:
-            rows.append((f"{prefix}{key}", str(value)))
-    return rows
+def _flat(tree: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [
+        (key, ", ".join(map(str, value)) if isinstance(value, list) else str(value))
+        for key, value in machine.flattened(tree)
+        if value is not None
+    ]
 
 
 def drawn(template: str, context: Mapping[str, Any]) -> str:

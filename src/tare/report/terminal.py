@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tare.analysis import Analysis, Question
 from tare.report import gate, numbers, remarks, tables, wording
+from tare.report.columns import Columns
 from tare.report.headline import headline
 from tare.report.page import conditions
 from tare.report.whiskers import Ruler, Ticks, Whisker
@@ -89,26 +90,22 @@ class _Verdicts:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         wide = options.max_width >= _WIDE
-        yield self._table("verdict", "what", *(["picture"] if wide else []), *_NUMBERS)
+        yield self._columns("verdict", "what", *(["picture"] if wide else []), *_NUMBERS)
         if not wide:
-            yield self._table("what", "picture")
+            yield self._columns("what", "picture")
 
-    def _table(self, *columns: str) -> Table:
+    def _columns(self, *columns: str) -> Columns:
         analysis, questions = self.analysis, self.analysis.questions
         axis = Ruler.over((q.ratio.ratio for q in questions), analysis.experiment.margin_share)
-        table = Table(box=None, pad_edge=False)
-        for column in columns:
-            heading: RenderableType = Ticks(axis) if column == "picture" else column
-            if column == "ratio":
-                heading = f"{analysis.experiment.statistic}, ratio [95 %]"
-            right = column in _NUMBERS
-            folds = column in ("what", "picture")
-            table.add_column(
-                heading,
-                justify="right" if right else "left",
-                no_wrap=not folds,
-                overflow="fold",
-            )
+        said: dict[str, RenderableType] = {
+            "picture": Ticks(axis),
+            "ratio": f"{analysis.experiment.statistic}, ratio [95 %]",
+        }
+        table = Columns(
+            *(said.get(column, column) for column in columns),
+            words=[at for at, column in enumerate(columns) if column not in _NUMBERS],
+            key=columns.index("what"),
+        )
         for question in questions:
             verdict, unit = wording.verdict_of(question), analysis.statistic.unit
             style = _STYLES.get(wording.style_of(question, analysis.statistic), "dim")

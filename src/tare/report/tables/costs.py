@@ -58,13 +58,11 @@ def threads(analysis: Analysis, names: Names) -> Table | None:
                 str(interval_text(shares.together.share, "share")),
             )
         )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "Time of every thread involved, for each request, against the mean response"
         " [95 % interval]",
         (names.heading, names.lead, *lines, "sum", "mean response", "sum / response"),
-        tuple(rows),
+        rows,
         note="From the scheduler's own accounts (schedstat), read before and after the measured"
         " part. Above 100 % threads ran at the same time, or for something else. In open loop, with"
         " several clients, or where a guest's kernel answers by itself, it need not close.",
@@ -102,9 +100,7 @@ def operations(analysis: Analysis, names: Names) -> Table | None:
                 f" {numbers.ratio(found.inflation).bare}",
             )
         )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "Operations of a request: unit cost, count, and what they explain [95 % interval]",
         (
             names.heading,
@@ -116,7 +112,7 @@ def operations(analysis: Analysis, names: Names) -> Table | None:
             "share of the mean",
             "overlaps with",
         ),
-        tuple(rows),
+        rows,
         heads=3,
         words=(7,),
         note="Costs come from probes that repeat one operation, counts from sessions of their own"
@@ -144,9 +140,7 @@ def resources(analysis: Analysis, names: Names) -> Table | None:
         )
         for found in analysis.threads
     )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "What a request consumes, both ends together"
         if requests
         else "What the server's side consumes in each second that is measured",

@@ -36,8 +36,8 @@ def conclusion(found: Difference) -> list[str]:
     """Say whether the effect is explained, and by what; the first sentence is the verdict."""
     if not found.effect_found:
         return [
-            "There is no effect to explain: the two cannot be told apart, so that what differs"
-            " between them has nothing to be held against."
+            "There is no effect to explain: the two cannot be told apart, so there is nothing that"
+            " their differences could account for."
         ]
     said = []
     if not found.explained:

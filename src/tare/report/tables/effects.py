@@ -32,9 +32,7 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
                 _blocks(question),
             )
         )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         f"Ratio of {statistic}, paired by block, geometric mean [95 % interval]",
         (
             names.heading,
@@ -47,7 +45,7 @@ def effects(analysis: Analysis, names: Names, questions: Sequence[Question]) -> 
             "adjusted p",
             "blocks",
         ),
-        tuple(rows),
+        rows,
         heads=3,
         note="Adjusted p: sign-flip test, Holm over the family. Descriptive comparisons stand"
         " outside of the family: their intervals are each 95 % by themselves.",
@@ -71,16 +69,14 @@ def other_statistics(analysis: Analysis, names: Names) -> Table | None:
                 continue
             columns += [_ratio(ratio.ratio), *(end.bare for end in ends(ratio, "ns")[:2])]
         rows.append((place.environment, place.rest, *columns))
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         f"Ratios by other statistics than {analysis.experiment.statistic} [95 % interval]",
         (
             names.heading,
             names.lead,
             *(column for name in others for column in (f"ratio of {name}", "here", "baseline")),
         ),
-        tuple(rows),
+        rows,
         note="Descriptive: each interval is 95 % by itself, and none carries a verdict.",
     )
 
@@ -102,12 +98,10 @@ def _other_values(analysis: Analysis, names: Names) -> Table | None:
                     *(end.bare for end in ends(ratio, analysis.statistics[name].unit)[:2]),
                 )
             )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "Ratios of everything else that was measured [95 % interval]",
         (names.heading, names.lead, "statistic", "ratio", "here", "baseline"),
-        tuple(rows),
+        rows,
         heads=3,
         note="Descriptive: each interval is 95 % by itself, and none carries a verdict.",
     )
@@ -130,12 +124,10 @@ def paper(analysis: Analysis, names: Names, most: int | None = None) -> Table | 
         figure = beside.figure
         published = numbers.micro(figure.text)
         rows.append((figure.measured, figure.where, published, ours, beside.what))
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "The paper's figures, and this run's",
         ("the paper measured", "where", "published", "here [95 % interval]", "what ours is"),
-        tuple(rows),
+        rows,
         heads=3,
         words=(4,),
     )

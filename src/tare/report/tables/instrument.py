@@ -30,9 +30,7 @@ def calibration(analysis: Analysis, names: Names) -> Table | None:
         for heading, trials in places.items()
         for side, found in calibrated(trials).items()
     )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "The instrument, calibrated in every session: median [least, most]",
         (names.heading, "side", *_CALIBRATED.values()),
         rows,
@@ -83,9 +81,7 @@ def _values(name: str, one: Spread) -> tuple[str, ...]:
 def failures(analysis: Analysis, names: Names) -> Table | None:
     """What failed, by reason."""
     rows = tuple(remarks.failures(analysis, names))
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "Failed trials: absent from every figure, never zero",
         ("cell", "blocks", "reason"),
         rows,

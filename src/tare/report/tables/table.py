@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from tare.analysis import CellView
 from tare.report import numbers
@@ -29,6 +31,14 @@ class Table:
     """Columns of running text, from 0."""
     conditioned: bool = True
     """Whether accelerator and mode matter to it, and stand below it."""
+
+    @classmethod
+    def of(
+        cls, caption: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], **more: Any
+    ) -> Table | None:
+        """The table of some rows; None where there are none."""
+        found = tuple(rows)
+        return cls(caption, columns, found, **more) if found else None
 
 
 def cell_heads(view: CellView, names: Names) -> tuple[str, str]:

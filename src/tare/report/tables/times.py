@@ -67,9 +67,7 @@ def deadlines(analysis: Analysis, names: Names) -> Table | None:
         if view.cell.replica == 1 and view.deadlines
         for found in (view.deadlines[number],)
     )
-    if not rows:
-        return None
-    return Table(
+    return Table.of(
         "Share that p50 and p99 take of each deadline [95 % interval], and what missed it",
         (names.heading, names.lead, "deadline", "p50", "p99", "late", "missed"),
         rows,
