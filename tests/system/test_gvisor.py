@@ -124,9 +124,9 @@ def test_a_sandbox_that_dies_is_an_error_and_leaves_nothing(site: Site) -> None:
             server.event(30)
             tid = next(t.tid for t in server.account().threads if t.role == "vmm")
             os.kill(tid, signal.SIGKILL)
-            with pytest.raises(TrialError):
+            with pytest.raises(TrialError, match="in sandbox"):
                 server.event(30)
-        with pytest.raises(TrialError):
+        with pytest.raises(TrialError, match="in sandbox"):
             inside.run(["true"], 30)
     assert not (site.scratch / inside.session).exists()
     assert inside.session not in Path("/proc/self/mountinfo").read_text()
