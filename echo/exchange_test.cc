@@ -77,6 +77,22 @@ const ScriptedClient::Script kFaithful = [](const auto& request, auto& replies) 
   replies.push_back(request);
 };
 
+// What answers one request only with the next.
+ScriptedClient::Script holding(uint32_t sequence) {
+  std::deque<ScriptedClient::Reply> held;
+  return [sequence, held](const auto& request, auto& replies) mutable {
+    if (request.sequence == sequence) {
+      held.push_back(request);
+      return;
+    }
+    if (!held.empty()) {
+      replies.push_back(held.front());
+      held.pop_front();
+    }
+    replies.push_back(request);
+  };
+}
+
 Plan closed(uint64_t requests) {
   return {.mode = Mode::kClosed,
           .requests = requests,
@@ -186,18 +202,7 @@ TEST(Exchange, CountsReorderedRepliesAndKeepsTheirTimes) {
 }
 
 TEST(Exchange, CountsTheReplyToARequestGivenUpAsLateAndLeavesItLost) {
-  std::deque<ScriptedClient::Reply> held;
-  Fixture fixture([&](const auto& request, auto& replies) {
-    if (request.sequence == 0) {
-      held.push_back(request);
-      return;
-    }
-    if (!held.empty()) {
-      replies.push_back(held.front());
-      held.pop_front();
-    }
-    replies.push_back(request);
-  });
+  Fixture fixture(holding(0));
   const PhaseResult result = fixture.run(closed(5));
   EXPECT_EQ(result.counters.lost, 1u);
   EXPECT_EQ(result.counters.late, 1u);
@@ -206,18 +211,7 @@ TEST(Exchange, CountsTheReplyToARequestGivenUpAsLateAndLeavesItLost) {
 }
 
 TEST(Exchange, KeepsRepliesOfTheWarmupOutOfTheMeasurement) {
-  std::deque<ScriptedClient::Reply> held;
-  Fixture fixture([&](const auto& request, auto& replies) {
-    if (request.sequence == 9) {
-      held.push_back(request);
-      return;
-    }
-    if (!held.empty()) {
-      replies.push_back(held.front());
-      held.pop_front();
-    }
-    replies.push_back(request);
-  });
+  Fixture fixture(holding(9));
   fixture.run(closed(10));
   const PhaseResult result = fixture.run(closed(10));
   EXPECT_EQ(result.counters.late, 1u);

@@ -102,15 +102,20 @@ TEST_F(Samples, AreWrittenToAPipeOrDeviceAndNeverPutInItsPlace) {
 TEST_F(Samples, ThatCannotBeWrittenAreAnErrorThatNamesThePathAndLeavesNothing) {
   const std::vector<Sample> samples(100'000);
   const SampleFile file{.mode = Mode::kClosed, .payload_bytes = 64, .clients = {samples}};
-  try {
-    write_samples(folder_ / "absent" / "samples.bin", file);
-    FAIL() << "no error";
-  } catch (const std::runtime_error& error) {
-    EXPECT_NE(std::string(error.what()).find("absent/samples.bin"), std::string::npos);
-  }
+  const auto refused = [&](const char* at) {
+    try {
+      write_samples(folder_ / at, file);
+    } catch (const std::runtime_error& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(refused("absent/samples.bin").find("absent/samples.bin"), std::string::npos);
   // A full disk.
   fs::create_symlink("/dev/full", folder_ / "full.bin.part");
-  EXPECT_THROW(write_samples(folder_ / "full.bin", file), std::runtime_error);
+  const std::string full = refused("full.bin");
+  EXPECT_NE(full.find("full.bin"), std::string::npos) << full;
+  EXPECT_NE(full.find("No space left on device"), std::string::npos) << full;
   EXPECT_TRUE(fs::is_empty(folder_));
 }
 

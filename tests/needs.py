@@ -49,6 +49,17 @@ def tare(
     )  # fmt: skip
 
 
+def read_by_man(page: Path) -> str:
+    """What man shows of a page, of which it has nothing to complain."""
+    read = subprocess.run(
+        ["man", "--warnings", "--encoding=UTF-8", "--local-file", str(page)],
+        capture_output=True, text=True, timeout=60, check=True,
+        env={**os.environ, "MANWIDTH": "200", "LC_ALL": "C.UTF-8"},
+    )  # fmt: skip
+    assert not read.stderr, read.stderr
+    return read.stdout
+
+
 def in_a_line(found: subprocess.CompletedProcess[str], words: str) -> None:
     """Whoever copies a message has to find it whole."""
     assert any(words in line for line in found.stderr.splitlines()), found.stderr

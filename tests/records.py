@@ -126,6 +126,17 @@ def small(folder: Path, text: str = SMALL) -> Record:
     return make(folder, Recipe(blocks=2, requests=50), text)
 
 
+def ended(block: int, position: int, cell: str, **more: object) -> Trial:
+    """A trial that ended well; what it measured, and what else is another's, is the caller's."""
+    known = {
+        "session": "s",
+        "started": f"2026-01-01T00:{block:02}:{position:02}.000+00:00",
+        "seconds": 1.0,
+        "status": "ok",
+    }
+    return Trial(block=block, position=position, cell=cell, **(known | more))
+
+
 def _trial(
     record: Record,
     recipe: Recipe,

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 
 import claims
+import records
 from claims import Claim, Result, Workshop, commands, experiments, judge, migrations
 from claims.experiments import Measured, run_shipped
 from claims.rows import Wanted
 from tare import analysis, environments, experiment, plan, workloads
 from tare.environments import Site
 from tare.errors import TrialError, UsageError
-from tare.record import Record, Trial
+from tare.record import Record
 from tare.stats import paired_ratio
 from tare.stats.bounds import Bound, Kept
 
@@ -291,9 +292,6 @@ def test_an_ablation_that_was_not_measured_whole_is_no_failure(
 
 def test_what_senders_counted_is_summed():
     record = {"proxies": {"send": {"pages_asked": 10, "pages_referenced": 4}}}
-    one = Trial(
-        block=0, position=0, cell="all", session="s", started="2026-01-01T00:00:00", seconds=1.0,
-        status="ok", settings=record,
-    )  # fmt: skip
+    one = records.ended(0, 0, "all", settings=record)
     found = migrations._counted([one, one])
     assert (found["pages_asked"], found["pages_referenced"], found["merged_found"]) == (20, 8, 0)

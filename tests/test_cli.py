@@ -69,7 +69,7 @@ def without_capabilities(*words, cwd):
     """As root, who then reads no more than the files' modes allow."""
     return subprocess.run(
         ["setpriv", "--bounding-set=-all", "--inh-caps=-all", sys.executable, "-m", "tare", *words],
-        cwd=cwd, capture_output=True, text=True, check=False,
+        cwd=cwd, capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "200"},
     )  # fmt: skip
 
 

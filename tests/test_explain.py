@@ -12,7 +12,7 @@ from tare.analysis.difference import explain
 from tare.environments import Facts
 from tare.errors import UsageError
 from tare.meanwhile import Meanwhile
-from tare.record import CauseSession, Trial
+from tare.record import CauseSession
 from tare.report import tables, wording
 from tare.report.page import render
 from tare.stats.operations import Operation
@@ -197,19 +197,9 @@ blocks: {min: 8, max: 8}
                 inside = cell.levels["environment"] == "container"
                 stolen = 300_000_000 if inside else 0
                 speed = (0.7 if inside else 1.0) * (1 + 0.001 * block)
-                writer.append(
-                    Trial(
-                        block=block,
-                        position=position,
-                        cell=cell.id,
-                        session="s",
-                        started="2026-01-01T00:00:00.000+00:00",
-                        seconds=1.0,
-                        status="ok",
-                        values={workload_statistic: speed * 1e9},
-                        machine={"seconds": 1.0, "steal_ns": stolen + 1000 * block},
-                    )
-                )
+                values = {workload_statistic: speed * 1e9}
+                told = {"seconds": 1.0, "steal_ns": stolen + 1000 * block}
+                writer.append(records.ended(block, position, cell.id, values=values, machine=told))
     there = next(c.id for c in made.plan.cells if c.levels["environment"] == "container")
     found = explain(made, there)
     assert found.readings[0].name.startswith("stolen")

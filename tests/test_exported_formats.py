@@ -16,7 +16,7 @@ from tare import plan as plans
 from tare.cli import asked
 from tare.errors import TareError, UsageError
 from tare.history import summary
-from tare.record import Record, Trial
+from tare.record import Record
 
 HYPERFINE = Path(__file__).parents[1] / "testdata" / "foreign" / "hyperfine" / "old" / "1.json"
 TEXT = """\
@@ -84,22 +84,15 @@ def commanded(folder, *, status="ok"):
                     "q-ps": 2.0,
                     "q.ps": 3.0,
                 }
-                ok = status == "ok"
-                writer.append(
-                    Trial(
-                        block=block,
-                        position=position,
-                        cell=cell,
-                        session=f"native-{block}",
-                        started=f"2026-01-01T00:{block:02d}:00.000+00:00",
-                        seconds=0.5,
-                        status=status,
-                        error=None if ok else "it ended",
-                        values=values if ok else {},
-                        counters={"executions": len(wall)} if ok else {},
-                        settings={"command": "x", "wall_ns": wall} if ok else {},
-                    )
-                )
+                more = {
+                    "values": values,
+                    "counters": {"executions": len(wall)},
+                    "settings": {"command": "x", "wall_ns": wall},
+                }
+                if status != "ok":
+                    more = {"error": "it ended"}
+                session = {"session": f"native-{block}", "status": status}
+                writer.append(records.ended(block, position, cell, **session, **more))
     return record
 
 

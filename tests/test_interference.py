@@ -57,7 +57,7 @@ def test_people_write_it_so(text: str, kind: str | None, level: int, where: str)
      "guest cpu 5 %", "inside gpu 1", "host disk -1", "host cpu \u0665\u0660 %"],
 )  # fmt: skip
 def test_anything_else_is_refused_with_the_allowed_forms(text: str) -> None:
-    forms = "such as '100 Mbit/s'" if text == "host network 5" else "host cpu 50 %', 'inside memory 2'"
+    forms = "such as '100 Mbit/s'" if text == "host network 5" else "'none', or where, what and"
     with pytest.raises(UsageError, match=forms):
         Interference.parse(text)
 

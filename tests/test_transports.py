@@ -10,8 +10,8 @@ from tare.process import run
 
 @pytest.mark.parametrize("row", transports.ROWS, ids=lambda row: row.name)
 def test_a_row_agrees_with_what_the_program_offers(row):
-    if row.missing(PROGRAMS):
-        pytest.skip(f"{row.program} is not built")
+    if row.name == "connext" and row.missing(PROGRAMS):
+        pytest.skip("RTI Connext needs a licence")
     serve, ask = (
         run(Command((str(PROGRAMS / row.program), command, "--help")), 30).stdout
         for command in ("serve", "ask")

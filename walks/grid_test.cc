@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
 #include <utility>
 
 #include "header.h"
@@ -80,7 +81,13 @@ TEST(Plan, FitsItsWorkingSetAndCoversTheMatrixOnce) {
 }
 
 TEST(Plan, RefusesAMemoryInWhichNothingFits) {
-  EXPECT_THROW((void)Plan::fit(Grid::of(4), 100, {8, 8, 8}, false, 10), std::runtime_error);
+  try {
+    (void)Plan::fit(Grid::of(4), 100, {8, 8, 8}, false, 10);
+    FAIL() << "no error";
+  } catch (const std::runtime_error& error) {
+    EXPECT_NE(std::string(error.what()).find("10 bytes a rank; raise --memory"), std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(Strips, CoverAllRowsWithEqualRoundsForEveryRank) {

@@ -4,7 +4,6 @@ import pytest
 
 import records
 from tare import analysis
-from tare.record import Trial
 from tare.report import figures, wording
 
 TEXT = """\
@@ -35,18 +34,8 @@ def make(folder, text):
         for block in range(8):
             for position, cell in enumerate(record.plan.cells):
                 guest = 1e8 * (1 + position) * (1 + 0.01 * block)
-                writer.append(
-                    Trial(
-                        block=block,
-                        position=position,
-                        cell=cell.id,
-                        session="s",
-                        started="2026-01-01T00:00:00.000+00:00",
-                        seconds=1.0,
-                        status="ok",
-                        values={"guest": guest, "host": 2 * guest, "sum": 3 * guest, "jain": 0.9},
-                    )
-                )
+                values = {"guest": guest, "host": 2 * guest, "sum": 3 * guest, "jain": 0.9}
+                writer.append(records.ended(block, position, cell.id, values=values))
     return record
 
 

@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+import records
 from tare import analysis, experiment, plan, report
-from tare.record import Record, Trial
+from tare.record import Record
 from tare.report import figures, remarks, tables, terminal, wording
 
 TEXT = """\
@@ -29,18 +30,9 @@ def analysed(folder, figure, better="higher"):
             cells = [cell for visit in visits for cell in visit.cells]
             for position, name in enumerate(cells):
                 values = figure[laid_out.cell(name).levels["environment"]]
-                writer.append(
-                    Trial(
-                        block=block,
-                        position=position,
-                        cell=name,
-                        session=f"{name} {block}",
-                        started=f"2026-01-01T00:{block:02}:{position:02}.000+00:00",
-                        seconds=0.5,
-                        status="ok",
-                        values={"wall": 1e9, "figure": values[block % len(values)]},
-                    )
-                )
+                told = {"wall": 1e9, "figure": values[block % len(values)]}
+                session = f"{name} {block}"
+                writer.append(records.ended(block, position, name, session=session, values=told))
     return analysis.analyse(record)
 
 

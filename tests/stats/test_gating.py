@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from rates import at_least, at_most
 
 from tare.stats import Verdict
 from tare.stats.gating import Gate, decide, most_spread
@@ -12,14 +12,6 @@ from tare.stats.sequential import Looks
 from tare.stats.simulate_gate import WORLDS, World, gates
 
 GATE = Gate.of(Looks(8, 20, 0.05), margin=0.03, comparisons=1)
-
-
-def at_most(found, rate):
-    return stats.binom.sf(found.count - 1, found.of, rate) > 1e-4
-
-
-def at_least(found, rate):
-    return stats.binom.cdf(found.count, found.of, rate) > 1e-4
 
 
 @pytest.mark.parametrize("world", WORLDS.values(), ids=WORLDS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from rates import at_least, at_most
 
 from tare.stats import paired_ratio
 from tare.stats.repetition import GUESS, Spread, allot, even, mean_log, spread
@@ -19,14 +19,6 @@ from tare.stats.simulate_repeated import repeated_runs
 PAIR = ("container", "native")
 values = st.floats(0.1, 1e6)
 blocks = st.lists(st.lists(values, max_size=5), min_size=1, max_size=8)
-
-
-def at_most(found, rate):
-    return stats.binom.sf(found.count - 1, found.of, rate) > 1e-4
-
-
-def at_least(found, rate):
-    return stats.binom.cdf(found.count, found.of, rate) > 1e-4
 
 
 @pytest.mark.parametrize("sessions", [NORMAL, BIMODAL, RARE_MODE])

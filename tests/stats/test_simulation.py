@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import stats
+from rates import at_least, at_most
 
 from tare.stats import Method, upper_bound
 from tare.stats.simulate import (
@@ -19,15 +19,6 @@ from tare.stats.simulate import (
     coverage_when_stopped,
     false_positive_rate,
 )
-
-
-def at_most(found, rate):
-    """Whether a count is believable if the true rate is at most `rate`."""
-    return stats.binom.sf(found.count - 1, found.of, rate) > 1e-4
-
-
-def at_least(found, rate):
-    return stats.binom.cdf(found.count, found.of, rate) > 1e-4
 
 
 @pytest.mark.parametrize("sessions", [NORMAL, BIMODAL, RARE_MODE])

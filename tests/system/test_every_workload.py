@@ -154,8 +154,6 @@ def test_hdparm_that_may_not_drop_the_page_cache_is_refused(
 def test_a_guest_reads_a_file_over_nfs(
     tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not Path("/usr/bin/ganesha.nfsd").exists():
-        pytest.skip("nfs-ganesha is not installed")
     site = replace(tidy_site, cache=CACHE)
     with entered("qemu", site, tmp_path, monkeypatch, device="nfs") as (level, inside):
         assert "NFS" in inside.facts["disk_is"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +13,12 @@ import pytest
 import reach
 from reach import PORT
 
-from needs import PROGRAMS, needs_root
-from tare import process
-from tare.command import start_time
+from needs import needs_root
 from tare.environments import Inside, Site
 from tare.environments.gvisor import Gvisor
 from tare.errors import TrialError
 from tare.interference import Interference
-from tare.leftovers import clean
 from tare.placement import Placement
-from tare.testing import traces
 
 CACHE = platformdirs.user_cache_path("tare")
 HERE = Gvisor().availability()
@@ -121,13 +115,7 @@ def test_interference_loads_every_processor(site: Site) -> None:
 
 
 def test_a_failing_program_says_why(inside: Inside) -> None:
-    with pytest.raises(TrialError, match="No such file"):
-        inside.run(["cat", "/no/such/file"], 30)
-    with pytest.raises(TrialError), inside.start(["echo/no-such-echo"]) as server:
-        server.event(30)
-    elsewhere = ["echo/echo-udp", "serve", "--bind", "192.0.2.1", *PORT]
-    with pytest.raises(TrialError, match=r"192\.0\.2\.1"), inside.start(elsewhere) as server:
-        server.event(30)
+    reach.a_failing_program_says_why(inside)
 
 
 def test_a_sandbox_that_dies_is_an_error_and_leaves_nothing(site: Site) -> None:
@@ -136,60 +124,13 @@ def test_a_sandbox_that_dies_is_an_error_and_leaves_nothing(site: Site) -> None:
             server.event(30)
             tid = next(t.tid for t in server.account().threads if t.role == "vmm")
             os.kill(tid, signal.SIGKILL)
-            with pytest.raises(TrialError):
+            with pytest.raises(TrialError, match="in sandbox"):
                 server.event(30)
-        with pytest.raises(TrialError):
+        with pytest.raises(TrialError, match="in sandbox"):
             inside.run(["true"], 30)
     assert not (site.scratch / inside.session).exists()
     assert inside.session not in Path("/proc/self/mountinfo").read_text()
 
 
-LIFE = """
-import sys
-from pathlib import Path
-from tare.environments import Site
-from tare.environments.gvisor import Gvisor
-from tare.hosts import Hosts
-from tare.leftovers import Registry
-from tare.placement import Placement
-
-root, programs, scratch, cache = map(Path, sys.argv[1:])
-with Registry(root) as registry, Hosts(registry) as hosts:
-    site = Site(hosts, programs, scratch, cache, registry, Placement())
-    with Gvisor().enter(site) as inside:
-        serve = ["echo/echo-udp", "serve", "--port", "7400", "--bind", inside.address]
-        with inside.start(serve) as server:
-            server.event(30)
-            print(*(t.tid for t in server.account().threads if t.role != "kernel"), flush=True)
-            sys.stdin.read()
-"""
-
-
 def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
-    root, scratch = tmp_path / "root", tmp_path / "scratch"
-    scratch.mkdir()
-    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch), str(CACHE)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as life:
-        assert life.stdout is not None
-        tids = [int(word) for word in life.stdout.readline().split()]
-        # Of threads that are processes: gVisor's own, and those that run programs for it.
-        pids = [tid for tid in tids if leads(tid)]
-        assert len(pids) > 1
-        pidfds = [os.pidfd_open(pid) for pid in pids]
-        mark = f"{life.pid}:{start_time(life.pid)}"
-        life.send_signal(signal.SIGKILL)
-    runs = [path.name for path in root.glob("*") if path.is_dir()]
-    clean(root)
-    assert runs != []
-    for run_id in runs:
-        assert traces.of_run(run_id, mark) == []
-    assert list(scratch.glob("tare-*")) == []
-    for pidfd in pidfds:
-        assert process.wait_pidfd(pidfd, 10)
-        os.close(pidfd)
-
-
-def leads(tid: int) -> bool:
-    """Whether a thread is the first of its process."""
-    status = Path(f"/proc/{tid}/status").read_text()
-    return f"\nTgid:\t{tid}\n" in status
+    reach.nothing_is_left_after_a_kill("gvisor", tmp_path, CACHE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,15 +22,7 @@ from tare.workloads import Measurement
 from tare.workloads.mpi_io import WORKLOAD
 from tare.workloads.mpi_io_rows import MpiSettings
 
-pytestmark = [
-    needs_root,
-    pytest.mark.system,
-    pytest.mark.skipif(not shutil.which("mpiexec.mpich"), reason="MPICH is not installed"),
-    pytest.mark.skipif(
-        not (PROGRAMS / "nvio/nvio").exists() or not (PROGRAMS / "walks/walks-mpich").exists(),
-        reason="nvio and walks are not built: make build",
-    ),
-]
+pytestmark = [needs_root, pytest.mark.system]
 
 SETTINGS = MpiSettings({"timeout": "4 min"})
 

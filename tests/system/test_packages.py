@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
 
 import pytest
 
-HOME = Path(__file__).parents[2]
+from needs import HOME, read_by_man
+
 PACKAGES = ("nvio", "pageshare", "tare", "walks")
 
 
@@ -122,8 +122,6 @@ COMPLETED = [
 def test_a_shell_completes_a_native_program(
     installed: Path, shell: str, words: tuple[str, ...], expected: str
 ) -> None:
-    if shutil.which(shell) is None:
-        pytest.skip(f"{shell} is not installed")
     argv, place = SCRIPTS[shell]
     script = installed / "usr/share" / place.format(words[0])
     said = subprocess.run(
@@ -137,12 +135,7 @@ def test_every_page_is_one_that_man_reads_without_a_complaint(installed: Path) -
     pages = {page.name: page for page in (installed / "usr/share/man/man1").iterdir()}
     assert {"nvio-run.1.gz", "pageshare-migrate.1.gz", "walks-power.1.gz"} <= set(pages)
     for page in pages.values():
-        read = subprocess.run(
-            ["man", "--warnings", "--encoding=UTF-8", "--local-file", str(page)],
-            capture_output=True, text=True, timeout=60, check=True,
-            env={**os.environ, "MANWIDTH": "200", "LC_ALL": "C.UTF-8"},
-        )  # fmt: skip
-        assert not read.stderr, read.stderr
+        read_by_man(page)
 
 
 @pytest.mark.parametrize("unit", ["pageshare-index.service", "pageshare-receive@.service"])

@@ -175,6 +175,4 @@ def test_every_line_of_a_service_has_its_variables(place: str, tidy_site: Site) 
         "client": ["sh", "-c", has_it],
         "session": {"env": "WORD=said"},
     }  # fmt: skip
-    if shutil.which("redis-server") is None:
-        pytest.skip("no redis-server")
     assert measured(tidy_site, asked, place).values

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,14 +11,10 @@ import pytest
 import reach
 from reach import PORT
 
-from needs import PROGRAMS, needs_root
-from tare import process
-from tare.command import start_time
+from needs import needs_root
 from tare.environments import Inside, Site
 from tare.environments.uml import Uml
 from tare.errors import TrialError
-from tare.leftovers import clean
-from tare.testing import traces
 
 _FOUND = Uml().availability()
 
@@ -69,17 +62,7 @@ def test_the_host_cannot_be_written_to(site: Site, inside: Inside) -> None:
 
 
 def test_a_failing_program_says_why(inside: Inside) -> None:
-    with pytest.raises(TrialError, match="No such file"):
-        inside.run(["cat", "/no/such/file"], 20)
-    with (
-        pytest.raises(TrialError, match="no-such-echo: No such file"),
-        inside.start(["echo/no-such-echo"]) as server,
-    ):
-        server.event(20)
-    elsewhere = ["echo/echo-udp", "serve", "--bind", "192.0.2.1", *PORT]
-    with pytest.raises(TrialError, match=r"192\.0\.2\.1"), inside.start(elsewhere) as server:
-        server.event(20)
-    assert inside.run(["echo", "well"], 20) == "well\n"
+    reach.a_failing_program_says_why(inside)
 
 
 def test_a_kernel_that_dies_is_an_error_that_says_so(site: Site) -> None:
@@ -95,48 +78,5 @@ def test_a_kernel_that_dies_is_an_error_that_says_so(site: Site) -> None:
     assert list(site.passed.glob(f"{inside.session}*")) == []
 
 
-LIFE = """
-import json, re, sys
-from pathlib import Path
-from tare import accounting
-from tare.environments import Site
-from tare.environments.uml import Uml
-from tare.hosts import Hosts
-from tare.leftovers import Registry
-from tare.placement import Placement
-
-root, programs, scratch = map(Path, sys.argv[1:])
-with Registry(root) as registry, Hosts(registry) as hosts:
-    site = Site(hosts, programs, scratch, scratch, registry, Placement())
-    with Uml().enter(site) as inside:
-        serve = ["echo/echo-udp", "serve", "--bind", inside.address, "--port", "7400"]
-        with inside.start(serve) as server:
-            server.event(30)
-            threads = [t.tid for t in server.account().threads if t.role == "vcpu"]
-            told = [Path(f"/proc/{tid}/status").read_text() for tid in threads]
-            processes = {int(re.search("Tgid:\\s*(\\d+)", status)[1]) for status in told}
-            print(json.dumps(sorted(processes)), flush=True)
-            sys.stdin.read()
-"""
-
-
 def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
-    root, scratch = tmp_path / "root", tmp_path / "scratch"
-    scratch.mkdir()
-    argv = [sys.executable, "-c", LIFE, str(root), str(PROGRAMS), str(scratch)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as life:
-        assert life.stdout is not None
-        # Kernel and programs of the guest, whichever of them the mark can be read of.
-        pidfds = [os.pidfd_open(pid) for pid in json.loads(life.stdout.readline())]
-        assert len(pidfds) > 1
-        mark = f"{life.pid}:{start_time(life.pid)}"
-        life.send_signal(signal.SIGKILL)
-    runs = [path.name for path in root.glob("*") if path.is_dir()]
-    clean(root)
-    assert runs != []
-    for run_id in runs:
-        assert traces.of_run(run_id, mark) == []
-    assert list(scratch.parent.glob("uml-*")) == []
-    for pidfd in pidfds:
-        assert process.wait_pidfd(pidfd, 10)
-        os.close(pidfd)
+    reach.nothing_is_left_after_a_kill("uml", tmp_path, tmp_path / "cache")

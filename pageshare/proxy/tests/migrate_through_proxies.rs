@@ -49,17 +49,21 @@ fn a_guest_arrives_with_its_memory_over_unix_sockets() {
     assert!(wire <= stream * 1.005, "never worse: {sent}");
 }
 
-#[test]
-fn a_guest_arrives_over_tcp_with_multifd_channels() {
+fn arrives_with_multifd(pair: &Pair) {
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
-    let mut pair = Pair::tcp(&["--ask", "always"], &[]);
     let before = source.checksum();
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path", "multifd"]);
     }
     source.unlimited();
-    migrate(&mut source, &mut destination, &pair);
+    migrate(&mut source, &mut destination, pair);
     assert_eq!(destination.checksum(), before);
+}
+
+#[test]
+fn a_guest_arrives_over_tcp_with_multifd_channels() {
+    let mut pair = Pair::tcp(&["--ask", "always"], &[]);
+    arrives_with_multifd(&pair);
 
     let sent = pair.send.record();
     assert_eq!(sent["error"], json!(null), "{}", pair.logs());
@@ -131,15 +135,8 @@ fn a_guest_that_keeps_writing_arrives_and_keeps_writing() {
 #[test]
 fn a_guest_arrives_from_afar() {
     for milliseconds in [10, 40, 100] {
-        let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
         let mut pair = Pair::distant(std::time::Duration::from_millis(milliseconds), &[]);
-        let before = source.checksum();
-        for guest in [&mut source, &mut destination] {
-            guest.capabilities(&["return-path", "multifd"]);
-        }
-        source.unlimited();
-        migrate(&mut source, &mut destination, &pair);
-        assert_eq!(destination.checksum(), before);
+        arrives_with_multifd(&pair);
         for record in [pair.send.record(), pair.receive.record()] {
             assert_eq!(record["error"], json!(null), "{milliseconds} ms: {}", pair.logs());
         }
