@@ -24,7 +24,7 @@ FILE* marked(FILE* stream) {
 }
 
 // By these XFS reserves space or frees it, and the kernel for all others; its headers name none.
-constexpr unsigned long of_space(unsigned number) {
+constexpr unsigned of_space(unsigned number) {
   constexpr unsigned kSizeOfRange = 48;
   return _IOC(_IOC_WRITE, 'X', number, kSizeOfRange);
 }
@@ -32,7 +32,8 @@ constexpr unsigned long of_space(unsigned number) {
 // For an ioctl that reads or changes the bytes of a file, or asks where they are. -1 with errno
 // when that cannot be.
 int step_aside_for(int fd, unsigned long request, void* argument) {
-  switch (request) {
+  if (!is_served()) return 0;
+  switch (static_cast<unsigned>(request)) {  // who has it in an int has widened its sign
     case FICLONE: {
       const auto source = reinterpret_cast<std::intptr_t>(argument);
       if (step_aside(static_cast<int>(source)) != 0) return -1;

@@ -92,8 +92,6 @@ int sync(int fd) {
 }
 
 int step_aside(int fd) {
-  // Before the child of a vfork executes something, which will look at its streams for itself.
-  if (Process::the().is_borrowed()) return 0;
   JobFile* file = Process::the().file_of(fd);
   return file == nullptr ? 0 : as_posix(file->step_aside());
 }
