@@ -3,8 +3,8 @@
 
     checked.py PROGRAM --build DIR --mpi mpich|openmpi
 
-`forked`: ranks that fork, vfork and spawn while they have files open. `started`: what they start
-uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
+`forked`: ranks that fork, vfork and spawn while they have files open. `bare`: children by _Fork and
+vfork. `started`: what they start uses the files by their names. `beside`: what a program may do to a file beside MPI-IO. `earlier`:
 streams and mappings from before. `ended`: calls in MPI_Finalize, and after it. `sessions`: neither
 MPI_Init nor MPI_Finalize. `left`: a descriptor that nobody closes. `copies`: descriptors
 that are copies, or transfer past the page cache. `datatypes`: those that are not predefined, also
@@ -59,6 +59,7 @@ def main() -> int:
     parser.add_argument(
         "program",
         choices=[
+            "bare",
             "forked",
             "started",
             "beside",
