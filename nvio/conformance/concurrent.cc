@@ -22,6 +22,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -154,7 +155,7 @@ void pointer(const string& path) {
   MPI_File_set_view(file.handle(), MPI_Offset{16} * g_rank, MPI_INT64_T, piece, "native",
                     MPI_INFO_NULL);
   MPI_Type_free(&piece);
-  std::array<std::atomic<int>, kThreads * kEach> read{};
+  std::array<std::atomic<int>, std::size_t{kThreads} * kEach> read{};
   for (const bool writes : {true, false}) {
     MPI_File_seek(file.handle(), 0, MPI_SEEK_SET);
     std::atomic<bool> moved{true};
@@ -177,7 +178,7 @@ void pointer(const string& path) {
     expect(moved, "a transfer of one of several threads");
   }
   const auto right = std::count(read.begin(), read.end(), 1);
-  expect(right == kThreads * kEach, "what threads wrote and read at one file pointer");
+  expect(right == std::ptrdiff_t{kThreads} * kEach, "what threads wrote and read at one file pointer");
 }
 
 // On a thread of its own, which is told to end before, and does so afterwards and not within: none

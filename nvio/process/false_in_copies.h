@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cstddef>
 #include <new>
 
 namespace nvio {
