@@ -182,7 +182,8 @@ Options parse_command_line(const Traits& traits, int argc, const char* const* ar
       ->check(CLI::Range(uint64_t{1}, kMostRequests));
   ask_table
       .add(true, "--duration-ns", ask.duration_ns, "N",
-           "stop sending after this time; alone, it ends at\n"
+           "stop sending after this time; an open loop sends all\n"
+           "that was due within it; alone, it ends at\n"
            "1 000 000 requests a client at the latest")
       ->check(CLI::PositiveNumber);
   ask_table

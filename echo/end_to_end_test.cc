@@ -438,6 +438,34 @@ TEST(EchoTcp, ClientWhoseServerTakesNothingGivesUpAndKeepsWhatItHas) {
   fs::remove(out);
 }
 
+// Of its first request, which is larger than the sockets' room, it would wait for ever.
+TEST(EchoTcp, ClientWhoseServerTakesNotEvenTheFirstRequestEnds) {
+  const std::string port = free_port(SOCK_STREAM);
+  Process serve({program("tcp"), "serve", "--bind", "127.0.0.1", "--port", port});
+  ASSERT_EQ(serve.next_event().at("event"), "ready");
+  serve.signal(SIGSTOP);
+  const Words words = {program("tcp"),
+                       "ask",
+                       "--bind",
+                       "127.0.0.1",
+                       "--peer",
+                       "127.0.0.1",
+                       "--port",
+                       port,
+                       "--payload",
+                       "33554432",
+                       "--requests",
+                       "2",
+                       "--ready-timeout-ns",
+                       "3000000000",
+                       "--out",
+                       "/absent/x"};
+  Process ask(words);
+  EXPECT_EQ(ask.wait(), 1);
+  const std::string errors = ask.errors();
+  EXPECT_NE(errors.find("the server takes no more requests"), std::string::npos) << errors;
+}
+
 TEST(EchoNull, AnswersItselfAndHasNoServer) {
   const fs::path out = fs::temp_directory_path() / ("tare-null-" + std::to_string(getpid()));
   Process ask({program("null"), "ask", "--payload", "64", "--requests", "1000", "--work-ns", "1000",

@@ -86,6 +86,9 @@ class Receiver {
   /// ConnectionLost when a stream has ended, std::runtime_error for any other failure.
   ssize_t receive(int fd, std::span<std::byte> buffer, int64_t timeout_ns);
 
+  /// From now on calls of this thread are interrupted once a slice.
+  void tick() { ticker_.start(slice_ns_); }
+
  private:
   const int64_t slice_ns_;
   Ticker ticker_;

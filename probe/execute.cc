@@ -73,7 +73,8 @@ class Output {
         fd_(captured ? memfd_create("output", MFD_CLOEXEC)
                      : open("/dev/null", O_WRONLY | O_CLOEXEC)) {
     if (fd_ < 0) throw failed("cannot make room for what the command writes", errno);
-    fcntl(fd_, F_SETFL, O_APPEND);  // whoever opens /dev/stdout writes from its beginning
+    // Whoever opens /dev/stdout writes from its beginning.
+    if (captured) fcntl(fd_, F_SETFL, O_APPEND);
   }
   ~Output() { close(fd_); }
   Output(const Output&) = delete;

@@ -169,6 +169,13 @@ TEST_F(Execution, KeepsWhatWasWrittenBesideWhoOpensTheOutputAnew) {
   EXPECT_EQ(outcome.only().at("stdout"), "a\nb\nc\n");
 }
 
+// The kernel refuses sendfile and splice to a descriptor that appends.
+TEST_F(Execution, ThatIsDiscardedMayComeFromTheKernel) {
+  const Outcome outcome = execute(
+      "--discard -- python3 -c 'import os; os.sendfile(1, os.open(\"/bin/sh\", 0), 0, 100)'");
+  EXPECT_EQ(outcome.only().at("code"), 0) << outcome.all;
+}
+
 TEST_F(Execution, ToldToEndEndsWhatItRuns) {
   for (const int number : {SIGINT, SIGTERM, SIGHUP}) {
     const auto before = signal(number, SIG_DFL);  // what is ignored here stays ignored there

@@ -85,6 +85,11 @@ TEST_F(Cli, RefusesTheLauncherOfAnotherMpi) {
   const std::string srun = "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0 ";
   EXPECT_EQ(walks(make, "env " + srun).code, 2);
   EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
+  // Of which one started this launcher, alone.
+  EXPECT_EQ(
+      walks(make, "env PMI_SIZE=1 PMI_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0").code,
+      2);
+  EXPECT_FALSE(std::filesystem::exists(in("g.wm")));
   // One rank of a launcher that Slurm started on the nodes; a shell of `srun --pty`.
   for (const std::string alone :
        {variable + "=1", srun + variable + "=1", srun + "SLURM_PTY_PORT=9"}) {

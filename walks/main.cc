@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 #include "cli.h"
 #include "commands.h"
@@ -31,13 +32,16 @@ bool has_foreign_launcher() {
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size > 1) return false;
   // Slurm last: its step may be of the daemons of one of the others, which tells its own number.
+  bool alone = false;
   for (const Launcher& launcher :
        {Launcher{"PMI_SIZE", "PMI_RANK", ""},
         Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", ""},
         Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PTY_PORT"}}) {
     const char* const started = std::getenv(launcher.size);
     if (started == nullptr || std::getenv(launcher.shell) != nullptr) continue;
-    if (std::atol(started) <= 1) return false;
+    if (alone && std::strncmp(launcher.size, "SLURM", 5) == 0) return false;
+    alone = std::atol(started) <= 1;
+    if (alone) continue;
     const char* const rank = std::getenv(launcher.rank);
     if (rank == nullptr || std::atol(rank) == 0) {
       std::fprintf(stderr,

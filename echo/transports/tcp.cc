@@ -159,6 +159,7 @@ class TcpClient final : public ByteClient {
     if (::connect(fd.get(), peer_.get(), peer_.length) != 0) return false;
     patience = {};
     setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    receiver_.tick();  // or nothing would end the first request to a server that takes none
     connection_ = std::move(fd);
     return true;
   }

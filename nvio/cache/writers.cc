@@ -1,5 +1,7 @@
 #include "writers.h"
 
+#include <unistd.h>
+
 #include <system_error>
 
 #include "../system/all_signals_blocked.h"
@@ -28,7 +30,8 @@ void Writers::begin() {
 
 int Writers::all(std::size_t count, const std::function<int(std::size_t)>& write) {
   const std::unique_lock use(in_use_, std::try_to_lock);
-  if (!use.owns_lock()) {
+  // In the child of a vfork they would end with what it executes, and be waited for by its parent.
+  if (!use.owns_lock() || getpid() != process_) {
     int error = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const int failed = write(i);

@@ -2,6 +2,8 @@
 // waited for once a piece.
 #pragma once
 
+#include <unistd.h>
+
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
@@ -28,6 +30,7 @@ class Writers {
   void run();
   void take_part(std::unique_lock<std::mutex>& lock);
 
+  const pid_t process_ = getpid();
   std::mutex in_use_;
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;

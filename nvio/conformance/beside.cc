@@ -176,6 +176,14 @@ void asked_by_ioctl(const string& path) {
     map.fm_flags = FIEMAP_FLAG_SYNC;
     expect(ioctl(fd, FS_IOC_FIEMAP, &map) != 0 || map.fm_mapped_extents != 0, "no extents");
   });
+  // Many keep the request in an int, and widen its sign.
+  expect_written("extents by an int", [](int fd, int) {
+    const int request = static_cast<int>(FS_IOC_FIEMAP);
+    fiemap map{};
+    map.fm_length = FIEMAP_MAX_OFFSET;
+    expect(ioctl(fd, static_cast<unsigned long>(request), &map) != 0 || map.fm_mapped_extents != 0,
+           "no extents by an int");
+  });
   expect_written("cloned", [](int fd, int other) { ioctl(other, FICLONE, fd); });
   expect_written("clone", [](int fd, int other) { ioctl(fd, FICLONE, other); });
   expect_written("cloned range", [](int fd, int other) {
@@ -184,6 +192,14 @@ void asked_by_ioctl(const string& path) {
     range.src_fd = fd;
     ioctl(other, FICLONERANGE, &range);
   });
+}
+
+// The kernel says so where a program asks for what cannot be.
+void asked_of_nothing() {
+  void* const nowhere = reinterpret_cast<void*>(8);
+  for (const unsigned long request : {FICLONERANGE, FIDEDUPERANGE}) {
+    expect(ioctl(STDOUT_FILENO, request, nowhere) == -1, "a range that cannot be read");
+  }
 }
 
 // What is read after a nonblocking collective write is taken for a window of the MPI's.
@@ -436,6 +452,7 @@ void partly_refused(const string& path) {
 int main(int argc, char** argv) {
   checks::begin("beside", &argc, &argv, 2);
   const string folder = argv[1];
+  asked_of_nothing();
   streams(folder + "/streams");
   earlier_streams(folder + "/earlier");
   as_standard_output(folder + "/dup2", [](Opened&, int fd) { dup2(fd, STDOUT_FILENO); });

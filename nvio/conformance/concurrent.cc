@@ -1,6 +1,6 @@
 // What threads and children do to one descriptor at the same time: the kernel gives each read and
 // write at its offset a range of its own, and so does MPI to threads that share an individual file
-// pointer. And what a signal handler may do, whatever it interrupts.
+// pointer. What a signal handler may do, whatever it interrupts; and a thread that is cancelled.
 //
 //   concurrent FOLDER
 //
@@ -8,7 +8,11 @@
 // the kernel alone would have it.
 
 #include <fcntl.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <mpi.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +22,7 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <thread>
@@ -150,7 +155,7 @@ void pointer(const string& path) {
   MPI_File_set_view(file.handle(), MPI_Offset{16} * g_rank, MPI_INT64_T, piece, "native",
                     MPI_INFO_NULL);
   MPI_Type_free(&piece);
-  std::array<std::atomic<int>, kThreads * kEach> read{};
+  std::array<std::atomic<int>, std::size_t{kThreads} * kEach> read{};
   for (const bool writes : {true, false}) {
     MPI_File_seek(file.handle(), 0, MPI_SEEK_SET);
     std::atomic<bool> moved{true};
@@ -173,7 +178,56 @@ void pointer(const string& path) {
     expect(moved, "a transfer of one of several threads");
   }
   const auto right = std::count(read.begin(), read.end(), 1);
-  expect(right == kThreads * kEach, "what threads wrote and read at one file pointer");
+  expect(right == std::ptrdiff_t{kThreads} * kEach, "what threads wrote and read at one file pointer");
+}
+
+// On a thread of its own, which is told to end before, and does so afterwards and not within: none
+// of these calls is a point of cancellation, whatever the cache has to write back for them.
+template <typename Call>
+void cancelled(const string& path, const char* name, Call&& call) {
+  Opened file(path + name);
+  if (g_rank == 0) {
+    const int fd = file.descriptor(O_RDWR);
+    struct Case {
+      Call& call;
+      int fd;
+      const char* path;
+      bool returned = false;
+    } one{call, fd, file.path()};
+    pthread_t thread{};
+    const auto body = [](void* argument) -> void* {
+      int before = 0;
+      pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+      pthread_cancel(pthread_self());
+      pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &before);
+      Case& of = *static_cast<Case*>(argument);
+      of.call(of.fd, of.path);
+      of.returned = true;
+      pthread_testcancel();
+      return nullptr;
+    };
+    void* result = nullptr;
+    if (pthread_create(&thread, nullptr, body, &one) != 0) give_up("pthread_create");
+    pthread_join(thread, &result);
+    expect(one.returned, name);
+    expect(result == PTHREAD_CANCELED, "a thread that was cancelled goes on");
+    expect(file.read(0, checks::kLength) == string(checks::kLength, 'a'), "the bytes afterwards");
+    close(fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void cancelled(const string& path) {
+  const int saved = fcntl(STDERR_FILENO, F_DUPFD, STDERR_FILENO + 1);
+  cancelled(path, "dup2", [](int fd, const char*) { dup2(fd, STDERR_FILENO); });
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  cancelled(path, "ioctl", [](int fd, const char*) {
+    fiemap map{};
+    map.fm_length = FIEMAP_MAX_OFFSET;
+    ioctl(fd, FS_IOC_FIEMAP, &map);
+  });
+  cancelled(path, "unlink", [](int, const char* name) { unlink(name); });
 }
 
 volatile std::sig_atomic_t g_interrupted = 0;
@@ -224,6 +278,7 @@ int main(int argc, char** argv) {
   threads(folder + "/threads");
   children(folder + "/children");
   if (provided == MPI_THREAD_MULTIPLE) pointer(folder + "/pointer");
+  cancelled(folder + "/cancelled");
   interrupted(folder + "/interrupted");
   checks::end();
   return 0;

@@ -153,6 +153,14 @@ def check_views(case: Case) -> None:
     expect(found["writes_cached"] == asked, f"pieces that the cache takes: {said.stdout}")
 
 
+def check_late(case: Case) -> None:
+    """A rank that begins while another is in MPI_Finalize is no second program of a script."""
+    late = [str(case.launch.build / f"late-{case.launch.mpi}"), str(case.folder)]
+    case.record("late", case.launch.command(late))
+    said = case.predict("late")
+    expect(said.returncode == 0, f"a rank that begins late: {said.stderr}")
+
+
 def check(case: Case) -> None:
     """All that the docstring says."""
     run(case.grid("plain", "write", "strided"), case.launch.environment(None), TIMEOUT_S)
@@ -175,6 +183,7 @@ def check(case: Case) -> None:
         expect(found["recorded_io_seconds"] < found["recorded_seconds"], said.stdout)
     expect(not case.left(), f"left behind: {case.left()}")
     check_views(case)
+    check_late(case)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         stop_predicting(case, number)
         stop_calibrating(case, number)

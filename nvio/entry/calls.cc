@@ -316,8 +316,10 @@ int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
 
 int on_Finalize(int (*next)()) {
   if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
+    // Afterwards: whoever comes later is still at work, and no second program of the script.
+    const int result = next();
     recorder->finish();
-    return next();
+    return result;
   }
   Process& process = Process::the();
   const Counters none;

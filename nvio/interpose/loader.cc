@@ -288,11 +288,10 @@ bool begin_watching() {
   static bool begun = false;
   if (__atomic_load_n(&begun, __ATOMIC_RELAXED) || is_on("NVIO_DISABLE")) return false;
   const int saved = errno;
-  ++g_inside;
+  const Hooks inside;
   // One of the threads that come together: who waited might hold what opening a library needs.
   if (may_be_cached() && !__atomic_exchange_n(&begun, true, __ATOMIC_RELAXED) && !is_nvio_itself())
     watch();
-  --g_inside;
   errno = saved;
   return __atomic_load_n(&g_hooks, __ATOMIC_ACQUIRE) != nullptr;
 }

@@ -1,6 +1,8 @@
 // The two halves of libnvio.so share this: who serves POSIX calls, and what lies behind us.
 #pragma once
 
+#include <pthread.h>
+
 #include "contract.h"
 
 namespace nvio {
@@ -32,14 +34,24 @@ inline bool is_tracked(int fd) {
   return is_served() && fd >= 0 && fd < kMaxDescriptors && g_tracked[fd] == kServed;
 }
 
-// The hooks, for one call: the thread is inside nvio as long as this lives.
+// The hooks, for one call: the thread is inside nvio as long as this lives, and is not cancelled
+// there: the calls of the C library that are no points of cancellation may not end in one.
 class Hooks {
  public:
-  Hooks() { ++g_inside; }
-  ~Hooks() { --g_inside; }
+  Hooks() {
+    ++g_inside;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_);
+  }
+  ~Hooks() {
+    pthread_setcancelstate(cancel_, nullptr);
+    --g_inside;
+  }
   Hooks(const Hooks&) = delete;
   Hooks& operator=(const Hooks&) = delete;
   const PosixHooks* operator->() const { return g_hooks; }
+
+ private:
+  int cancel_ = PTHREAD_CANCEL_ENABLE;
 };
 
 }  // namespace nvio

@@ -104,6 +104,9 @@ int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
     const int released = release(file);
     return error != 0 ? error : released;
   }
+  // Nobody looks in the cache for one that was left, and closing it gives up the program's locks.
+  const std::uint32_t index = session_->segment().find(wanted);
+  if (index == kNone || is_left(session_->segment().file(index))) return 0;
   int fd = -1;
   for (const int access : {O_RDWR, O_RDONLY, O_WRONLY}) {
     if (fd < 0) fd = real().open(path, access | O_CLOEXEC);
@@ -125,12 +128,11 @@ int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
 void Job::correct_size(struct stat* status) {
   const std::uint32_t index = session_->segment().find(*status);
   if (index == kNone) return;
-  if (nodes() == 1) {
+  const FileEntry& entry = session_->segment().file(index);
+  if (nodes() == 1 && !is_left(entry)) {
     session_->correct_size(status);
     return;
   }
-  const FileEntry& entry = session_->segment().file(index);
-  if (is_left(entry)) return;
   const std::string path = entry.opened_path();
   with_open(path.c_str(), *status, [&](JobFile& file) {
     status->st_size = static_cast<off_t>(file.size());
@@ -151,7 +153,7 @@ void Job::write_back(struct stat* status) {
     if (nodes() > 1) size = static_cast<off_t>(file.size());
     return file.write_back();
   };
-  if (!is_left(entry)) with_open(path.c_str(), *status, write_back);
+  with_open(path.c_str(), *status, write_back);
   if (real().stat(path.c_str(), &fresh) == 0 && fresh.st_ino == status->st_ino &&
       fresh.st_dev == status->st_dev) {
     *status = fresh;
@@ -165,7 +167,7 @@ int Job::step_aside(const char* path) {
   const std::uint32_t index = session_->segment().find(status);
   if (index == kNone) return 0;
   const FileEntry& entry = session_->segment().file(index);
-  if (entry.deleted.load() != kKept || is_left(entry)) return 0;
+  if (entry.deleted.load() != kKept) return 0;
   return with_open(path, status, [](JobFile& file) { return file.step_aside(); });
 }
 

@@ -73,6 +73,8 @@ class JobFile {
   // Whether write_back by one process does it for all of them.
   bool is_written_back_by_any() const { return nodes_ == 1 && queued_.load() == nullptr; }
   int step_aside();
+  // Waits for what this process has queued.
+  void await_queued() { wait_for_overlap(0, INT64_MAX); }
   // Whether all calls go to the file itself, for good.
   bool is_left() const {
     const FileEntry& entry = cached_.entry();

@@ -104,8 +104,9 @@ std::string as_json(const Calibration& calibration) {
 bool write_calibration(const Calibration& calibration, const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
-  // A pipe or a terminal is written to, never replaced.
-  const bool is_file = fs::is_regular_file(path, error) || !fs::exists(path, error);
+  // A pipe or a terminal is written to, never replaced; so is what a link leads to, as /dev/stdout.
+  const fs::file_status there = fs::symlink_status(path, error);
+  const bool is_file = fs::is_regular_file(there) || !fs::exists(there);
   const std::string partial = is_file ? path + ".partial" : path;
   std::ofstream file(partial);
   file << as_json(calibration);

@@ -1,5 +1,16 @@
 // What becomes of a process's job in the children that it forks.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <ctime>
+#include <string>
+
 #include "../nodes/other_jobs.h"
+#include "../system/all_signals_blocked.h"
 #include "hooks.h"
 #include "zeroed.h"
 
@@ -8,6 +19,7 @@ namespace nvio {
 // The copies of the parent's tables are left as they are, destructors included. The lock may be
 // held by one of its threads, which are not here to let go of it.
 void Process::become_child() {
+  original_->store(true);
   process_ = getpid();
   new (&mutex_) std::mutex;
   if (job_ == nullptr) return;
@@ -17,6 +29,36 @@ void Process::become_child() {
   openings_ = new Openings;
   served_.store(0);
   is_child_ = true;
+}
+
+// The child of a vfork has its parent's memory, but descriptors of its own: what the cache opened
+// or closed here, its parent would not find so. So a child of its own asks the job from outside.
+int Process::step_aside_for_parent(int fd, JobFile& file) {
+  file.await_queued();
+  if (file.is_left()) return 0;
+  const AllSignalsBlocked blocked;
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    const int found = step_aside_elsewhere(settings_, path.c_str());
+    _exit(write(ends[1], &found, sizeof found) == sizeof found ? 0 : 1);
+  }
+  int error = child < 0 ? errno : EIO;
+  close(ends[1]);
+  // Not by its status: where the program ignores its children, they have none.
+  if (child > 0 && read(ends[0], &error, sizeof error) != sizeof error) error = EIO;
+  close(ends[0]);
+  if (child < 0) return error;
+  waitpid(child, nullptr, 0);
+  // The program's own handler knows of no such child.
+  sigset_t told;
+  sigemptyset(&told);
+  sigaddset(&told, SIGCHLD);
+  const timespec now{};
+  sigtimedwait(&told, nullptr, &now);
+  return error;
 }
 
 // Most children only close what they inherit, on their way to execute something. One that goes on

@@ -15,6 +15,7 @@
 #include "../settings/first_to_say.h"
 #include "../system/real.h"
 #include "../system/remembered.h"
+#include "false_in_copies.h"
 #include "termination.h"
 #include "zeroed.h"
 
@@ -92,10 +93,19 @@ int sync(int fd) {
 }
 
 int step_aside(int fd) {
-  // Before the child of a vfork executes something, which will look at its streams for itself.
-  if (Process::the().is_borrowed()) return 0;
-  JobFile* file = Process::the().file_of(fd);
-  return file == nullptr ? 0 : as_posix(file->step_aside());
+  Process& process = Process::the();
+  JobFile* file = process.file_of(fd);
+  if (file == nullptr) return 0;
+  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(fd, *file)
+                                        : file->step_aside());
+}
+
+int stand_alone(int fd) {
+  Process& process = Process::the();
+  JobFile* file = process.file_of(fd);
+  if (file == nullptr) return 0;
+  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(fd, *file)
+                                        : file->cached().stand_alone());
 }
 
 int file_number(int fd) {
@@ -112,10 +122,7 @@ constexpr PosixHooks kHooks{
     [](int fd) { Process::the().opened(fd); },
     [](int fd) { return Process::the().closing(fd); },
     [](int from, int to) { Process::the().duplicated(from, to); },
-    [](int fd) {
-      JobFile* file = Process::the().file_of(fd);
-      return file == nullptr ? 0 : as_posix(file->cached().stand_alone());
-    },
+    stand_alone,
     [](int fd) {
       if (JobFile* file = Process::the().file_of(fd)) file->cached().expect_locks();
     },
@@ -148,6 +155,7 @@ Inside::Inside() : depth_(*g_inside()) { ++depth_; }
 
 Process& Process::the() {
   static Process* process = new Process;
+  process->notice_child();
   return *process;
 }
 
@@ -156,7 +164,8 @@ Process::Process()
       refused_(settings_.disabled),
       files_(zeroed<std::atomic<JobFile*>>(kMaxDescriptors)),
       access_(zeroed<std::atomic<int>>(kMaxDescriptors)),
-      left_open_(zeroed<std::atomic<bool>>(kMaxDescriptors)) {
+      left_open_(zeroed<std::atomic<bool>>(kMaxDescriptors)),
+      original_(false_in_copies()) {
   pthread_atfork(nullptr, nullptr, [] { the().become_child(); });
   for (const auto& complaint : settings_.complaints)
     say_of_all_nodes(complaint + "; it is ignored");

@@ -81,6 +81,9 @@ class Process {
   // Whether this is the child of a vfork, whose memory is still its parent's.
   bool is_borrowed() const { return getpid() != process_; }
 
+  // There, for what comes that cannot be served. Returns 0 or an errno value.
+  int step_aside_for_parent(int fd, JobFile& file);
+
   void opened(int fd);
   int closing(int fd);
   void duplicated(int from, int to);
@@ -99,6 +102,10 @@ class Process {
   void untrack_all();
   // In a fork's child: what serves its parent is not its own, and nothing of it is given back.
   void become_child();
+  // The same for a child that ran no handler of fork (_Fork, clone), at its first call.
+  void notice_child() {
+    if (!original_->load(std::memory_order_relaxed)) become_child();
+  }
   // A served descriptor that a fork's child inherited, and uses.
   void step_aside_as_child(int fd);
   void track_earlier(const struct stat& wanted, JobFile* file);
@@ -116,9 +123,10 @@ class Process {
   std::atomic<int>* access_;
   std::atomic<bool>* left_open_;  // by an MPI after its close: nobody uses them
   Openings* openings_ = new Openings;
-  std::atomic<int> served_{0};  // descriptors with an entry in files_
-  pid_t process_ = getpid();    // whose tables these are
-  bool is_child_ = false;       // of a fork in a process with served descriptors
+  std::atomic<int> served_{0};   // descriptors with an entry in files_
+  pid_t process_ = getpid();     // whose tables these are
+  std::atomic<bool>* original_;  // false in a copy of this memory, as a child has it
+  bool is_child_ = false;        // of a fork in a process with served descriptors
 };
 
 }  // namespace nvio

@@ -127,6 +127,39 @@ TEST_P(QueuedTest, WhoCanHaveNoThreadWritesAtOnce) {
   remove_stores();
 }
 
+// A file that was left keeps its queue, and nobody looks for it in the cache.
+TEST_P(QueuedTest, WhoComesByTheNameOfAFileThatWasLeftFindsWhatIsQueued) {
+  settings_.nodes = 1;
+  join_all();
+  const std::vector<JobFile*> files = open_everywhere();
+  ASSERT_EQ(files[0]->step_aside(), 0);
+  constexpr ssize_t kLength = 8 << 20;
+  const auto write = [&](char value) {
+    ASSERT_EQ(files[0]->truncate(0), 0);
+    const std::string data(kLength, value);
+    ASSERT_EQ(files[0]->write_later(0, data.data(), kLength), kLength);
+  };
+  const auto status = [&] {
+    struct stat found {};
+    EXPECT_EQ(::stat(path_.c_str(), &found), 0);
+    return found;
+  };
+  for (char value = 'a'; value < 'a' + 20; ++value) {
+    write(value);
+    ASSERT_EQ(jobs_[0]->step_aside(path_.c_str()), 0);
+    EXPECT_EQ(file_content() == std::string(kLength, value), true);
+    write(value);
+    struct stat sized = status();
+    jobs_[0]->correct_size(&sized);
+    EXPECT_EQ(sized.st_size, kLength);
+    write(value);
+    struct stat written = status();
+    jobs_[0]->write_back(&written);
+    EXPECT_EQ(written.st_size, kLength);
+  }
+  ASSERT_EQ(release(files), 0);
+}
+
 TEST_P(QueuedTest, WritesThatManagersQueueAreSeenSoWithAdmissionLeftToNvio) {
   settings_.file.admit = Admit::automatic;
   join_all();

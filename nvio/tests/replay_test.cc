@@ -293,6 +293,24 @@ TEST(CalibrationTest, TakesThePlaceOfAnotherWholeOrNotAtAll) {
   fs::remove_all(folder);
 }
 
+// As /dev/stdout is one, for root too; and one that leads to what is not there yet.
+TEST(CalibrationTest, IsWrittenToWhatALinkLeadsTo) {
+  char name[] = "/tmp/nvio-calibration-XXXXXX";
+  const std::string folder = mkdtemp(name);
+  const std::string link = folder + "/link.json";
+  const std::string target = folder + "/target.json";
+  fs::create_symlink("target.json", link);
+  Calibration calibration = a_calibration();
+  for (const char* store : {"/here", "/elsewhere"}) {
+    calibration.store = store;
+    ASSERT_TRUE(write_calibration(calibration, link));
+    EXPECT_TRUE(fs::is_symlink(link));
+    std::ifstream file(target);
+    EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), as_json(calibration));
+  }
+  fs::remove_all(folder);
+}
+
 TEST(CalibrationTest, OfTheVersionBeforeAPieceIsAsDearAsACall) {
   Calibration written = a_calibration();
   written.points[2].seconds = always(0.001);  // cached reads

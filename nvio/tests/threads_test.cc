@@ -3,17 +3,20 @@
 // aside while they write. Meant for the thread sanitizer; the bytes are checked in any build.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <thread>
 #include <vector>
 
 #include "../cache/cached_file.h"
+#include "../cache/writers.h"
 
 namespace nvio {
 namespace {
@@ -92,6 +95,28 @@ TEST_P(Threads, EachSeeTheirOwnBytesWhateverTheOthersDo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Admission, Threads, ::testing::Values(Admit::always, Admit::automatic));
+
+// In the child of a vfork, whose memory is its parent's, the parent would wait for them for ever.
+TEST(WritersTest, MakeNoThreadsInAnotherProcessThanTheirOwn) {
+  Writers writers;
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto threads = [] {
+      return std::distance(fs::directory_iterator("/proc/self/task"), {});
+    };
+    const auto before = threads();
+    std::size_t written = 0;
+    const int error = writers.all(8, [&](std::size_t) {
+      ++written;
+      return 0;
+    });
+    _exit(error != 0 || written != 8 ? 2 : threads() == before ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
 
 }  // namespace
 }  // namespace nvio
