@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.table import Table
 from rich.text import Text
 
 from tare.analysis import Analysis, Question
@@ -73,11 +72,9 @@ def _cells(analysis: Analysis, names: Names) -> list[RenderableType]:
     found = tables.shown(analysis, names)
     if found is None:
         return []
-    table = Table(box=None, pad_edge=False)
-    for at, heading in enumerate(found.columns):
-        table.add_column(heading, justify="right" if at else "left", overflow="fold")
+    table = Columns(*found.columns, words=(0,))
     for row in found.rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*row)
     return [table, Text()]
 
 
