@@ -282,7 +282,7 @@ def fitted(plans: Mapping[str, Planned], budget_s: float) -> dict[str, Planned]:
                 raise
             # What was asked for is a time for all of them, and no other was named.
             raise UsageError(
-                f"{printing.minutes(budget_s)} for {len(plans)} parts is too short; {name}, by its"
+                f"{units.minutes(budget_s)} for {len(plans)} parts is too short; {name}, by its"
                 f" share: {error.what}",
                 "give them more time, or run parts by themselves",
             ) from error
