@@ -7,8 +7,11 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tare.errors import Exit
 
 HOME = Path(__file__).parents[1]
 PROGRAMS = HOME / "build"
@@ -63,6 +66,13 @@ def read_by_man(page: Path) -> str:
 def in_a_line(found: subprocess.CompletedProcess[str], words: str) -> None:
     """Whoever copies a message has to find it whole."""
     assert any(words in line for line in found.stderr.splitlines()), found.stderr
+
+
+def refused(words: str, *argv: str | Path, **given: Any) -> None:
+    """Run a command that is wrong: it is told so, in a line."""
+    found = tare(*argv, **given)
+    assert found.returncode == Exit.USAGE, found.stderr
+    in_a_line(found, words)
 
 
 def dead_run(root: Path, code: str, **values: object) -> str:

@@ -39,6 +39,17 @@ deadlines: [10 ms, 100 ms]
 blocks: {min: 8, max: 12, until: 3 %}
 """
 
+TWO_ENVIRONMENTS = """\
+title: Two environments
+factors:
+  environment: [native, container]
+  transport: [udp, cyclonedds]
+baseline: {environment: native}
+floor: {transport: udp}
+deadlines: [20 us, 10 ms]
+blocks: {min: 8, max: 10}
+"""
+
 FINGERPRINT = {
     "cpu": {"model": "Test processor", "online": "0-1", "virtual": True},
     "kernel": {"release": "6.1.0-test", "clock_source": "tsc"},

@@ -19,16 +19,7 @@ from tare.errors import TareError, UsageError
 from tare.record import Record
 from tare.stats import Verdict
 
-SMALL = """\
-title: Two environments
-factors:
-  environment: [native, container]
-  transport: [udp, cyclonedds]
-baseline: {environment: native}
-floor: {transport: udp}
-deadlines: [20 us, 10 ms]
-blocks: {min: 8, max: 10}
-"""
+SMALL = records.TWO_ENVIRONMENTS
 
 
 @pytest.fixture(scope="module")

@@ -17,15 +17,7 @@ from tare.report import tables, wording
 from tare.report.page import render
 from tare.stats.operations import Operation
 
-TEXT = """\
-title: Two environments
-factors:
-  environment: [native, container]
-  transport: [udp, cyclonedds]
-baseline: {environment: native}
-floor: {transport: udp}
-blocks: {min: 8, max: 10}
-"""
+TEXT = records.TWO_ENVIRONMENTS
 
 
 def slower(cell):

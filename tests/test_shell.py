@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import records
-from needs import HOME, in_a_line, read_by_man, tare
+from needs import HOME, in_a_line, read_by_man, refused, tare
 from tare.errors import Exit
 
 TEXT = """\
@@ -137,9 +137,7 @@ def test_a_page_says_what_help_says(tmp_path):
 
 
 def test_a_page_of_no_command_is_refused_with_the_commands():
-    found = tare("man", "fly")
-    assert found.returncode == Exit.USAGE
-    in_a_line(found, "there is no command 'fly'")
+    refused("there is no command 'fly'", "man", "fly")
 
 
 def test_pages_are_not_written_where_that_cannot_be():

@@ -10,9 +10,15 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import records
+<<<<<<< HEAD
 from needs import in_a_line, tare
 from tare import analysis, catalogue
 from tare.errors import Exit, UsageError
+=======
+from needs import refused, tare
+from tare import analysis, catalogue, report
+from tare.errors import UsageError
+>>>>>>> tests-work
 from tare.record import Record
 from tare.report import terminal
 from tare.report.whiskers import Ruler, Ticks, Whisker
@@ -133,9 +139,7 @@ def test_a_suite_is_shown_part_by_part_and_is_the_newest_as_a_whole(tmp_path):
 
 
 def test_where_there_is_no_result_that_is_said(tmp_path):
-    found = tare("show", cwd=tmp_path)
-    assert found.returncode == Exit.USAGE
-    in_a_line(found, "there is no result in results/")
+    refused("there is no result in results/", "show", cwd=tmp_path)
     with pytest.raises(UsageError, match="there is no result in"):
         catalogue.newest(tmp_path)
 
