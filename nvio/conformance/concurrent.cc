@@ -178,7 +178,8 @@ void pointer(const string& path) {
     expect(moved, "a transfer of one of several threads");
   }
   const auto right = std::count(read.begin(), read.end(), 1);
-  expect(right == std::ptrdiff_t{kThreads} * kEach, "what threads wrote and read at one file pointer");
+  expect(right == std::ptrdiff_t{kThreads} * kEach,
+         "what threads wrote and read at one file pointer");
 }
 
 // On a thread of its own, which is told to end before, and does so afterwards and not within: none
