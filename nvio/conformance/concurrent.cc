@@ -218,6 +218,32 @@ void cancelled(const string& path, const char* name, Call&& call) {
   MPI_Barrier(MPI_COMM_WORLD);
 }
 
+// A thread that does nothing but transfers ends with one of them.
+void cancelled_at(const string& path, bool writes) {
+  Opened file(path);
+  if (g_rank == 0) {
+    struct Case {
+      int fd;
+      bool writes;
+    } one{file.descriptor(O_RDWR), writes};
+    const auto body = [](void* argument) -> void* {
+      const Case of = *static_cast<Case*>(argument);
+      char byte = 'a';
+      while ((of.writes ? pwrite(of.fd, &byte, 1, 0) : pread(of.fd, &byte, 1, 0)) == 1) {
+      }
+      return nullptr;
+    };
+    pthread_t thread{};
+    void* result = nullptr;
+    if (pthread_create(&thread, nullptr, body, &one) != 0) give_up("pthread_create");
+    pthread_cancel(thread);
+    pthread_join(thread, &result);
+    expect(result == PTHREAD_CANCELED, "a thread that only transfers is not cancelled");
+    close(one.fd);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+}
+
 void cancelled(const string& path) {
   const int saved = fcntl(STDERR_FILENO, F_DUPFD, STDERR_FILENO + 1);
   cancelled(path, "dup2", [](int fd, const char*) { dup2(fd, STDERR_FILENO); });
@@ -229,6 +255,7 @@ void cancelled(const string& path) {
     ioctl(fd, FS_IOC_FIEMAP, &map);
   });
   cancelled(path, "unlink", [](int, const char* name) { unlink(name); });
+  for (const bool writes : {false, true}) cancelled_at(path + "transfer", writes);
 }
 
 volatile std::sig_atomic_t g_interrupted = 0;

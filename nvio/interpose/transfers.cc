@@ -89,19 +89,28 @@ ssize_t vector_write(int fd, const iovec* vectors, int count, off_t offset) {
   });
 }
 
+// Whether a transfer is served. As the kernel's, it is where a thread that was cancelled ends; once
+// it has begun it is done.
+bool serves(int fd) {
+  if (!is_tracked(fd)) return false;
+  pthread_testcancel();
+  return true;
+}
+
 }  // namespace
 }  // namespace nvio
 
 using nvio::at_offset;
 using nvio::Hooks;
 using nvio::is_tracked;
+using nvio::serves;
 
 // The C library's own names for some variants are reserved to it, and are just what must be
 // interposed.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 
 NVIO_EXPORT ssize_t pread64(int fd, void* buffer, size_t length, off64_t offset) {
-  if (is_tracked(fd)) return Hooks()->read_at(fd, buffer, length, offset);
+  if (serves(fd)) return Hooks()->read_at(fd, buffer, length, offset);
   return NEXT(pread64)(fd, buffer, length, offset);
 }
 NVIO_EXPORT ssize_t pread(int fd, void* buffer, size_t length, off_t offset) {
@@ -116,7 +125,7 @@ NVIO_EXPORT ssize_t __pread_chk(int fd, void* buffer, size_t length, off_t offse
   return __pread64_chk(fd, buffer, length, offset, room);
 }
 NVIO_EXPORT ssize_t pwrite64(int fd, const void* buffer, size_t length, off64_t offset) {
-  if (is_tracked(fd)) return Hooks()->write_at(fd, buffer, length, offset);
+  if (serves(fd)) return Hooks()->write_at(fd, buffer, length, offset);
   return NEXT(pwrite64)(fd, buffer, length, offset);
 }
 NVIO_EXPORT ssize_t pwrite(int fd, const void* buffer, size_t length, off_t offset) {
@@ -124,7 +133,7 @@ NVIO_EXPORT ssize_t pwrite(int fd, const void* buffer, size_t length, off_t offs
 }
 NVIO_EXPORT ssize_t read(int fd, void* buffer, size_t length) {
   const auto plain = [=] { return NEXT(read)(fd, buffer, length); };
-  if (!is_tracked(fd)) return plain();
+  if (!serves(fd)) return plain();
   return at_offset(
       fd, [=](off_t at) { return Hooks()->read_at(fd, buffer, length, at); }, plain);
 }
@@ -134,31 +143,31 @@ NVIO_EXPORT ssize_t __read_chk(int fd, void* buffer, size_t length, size_t room)
 }
 NVIO_EXPORT ssize_t write(int fd, const void* buffer, size_t length) {
   const auto plain = [=] { return NEXT(write)(fd, buffer, length); };
-  if (!is_tracked(fd)) return plain();
+  if (!serves(fd)) return plain();
   return at_offset(
       fd, [=](off_t at) { return Hooks()->write_at(fd, buffer, length, at); }, plain);
 }
 NVIO_EXPORT ssize_t readv(int fd, const iovec* vectors, int count) {
   const auto plain = [=] { return NEXT(readv)(fd, vectors, count); };
-  if (!is_tracked(fd)) return plain();
+  if (!serves(fd)) return plain();
   return at_offset(
       fd, [=](off_t at) { return nvio::vector_read(fd, vectors, count, at); }, plain);
 }
 NVIO_EXPORT ssize_t writev(int fd, const iovec* vectors, int count) {
   const auto plain = [=] { return NEXT(writev)(fd, vectors, count); };
-  if (!is_tracked(fd)) return plain();
+  if (!serves(fd)) return plain();
   return at_offset(
       fd, [=](off_t at) { return nvio::vector_write(fd, vectors, count, at); }, plain);
 }
 NVIO_EXPORT ssize_t preadv64(int fd, const iovec* vectors, int count, off64_t offset) {
-  if (is_tracked(fd)) return nvio::vector_read(fd, vectors, count, offset);
+  if (serves(fd)) return nvio::vector_read(fd, vectors, count, offset);
   return NEXT(preadv64)(fd, vectors, count, offset);
 }
 NVIO_EXPORT ssize_t preadv(int fd, const iovec* vectors, int count, off_t offset) {
   return preadv64(fd, vectors, count, offset);
 }
 NVIO_EXPORT ssize_t pwritev64(int fd, const iovec* vectors, int count, off64_t offset) {
-  if (is_tracked(fd)) return nvio::vector_write(fd, vectors, count, offset);
+  if (serves(fd)) return nvio::vector_write(fd, vectors, count, offset);
   return NEXT(pwritev64)(fd, vectors, count, offset);
 }
 NVIO_EXPORT ssize_t pwritev(int fd, const iovec* vectors, int count, off_t offset) {
