@@ -19,6 +19,9 @@ add_executable(walks-cli-test cli_test.cc)
 target_compile_definitions(walks-cli-test PRIVATE WALKS_TESTDATA="${testdata}")
 target_link_libraries(walks-cli-test PRIVATE nlohmann_json::nlohmann_json GTest::gtest_main)
 
+# Compiling it takes longer than running it.
+target_compile_options(walks-cli-test PRIVATE -O0)
+
 # Tests may run as root in a container, with more ranks than cores.
 set(openmpi_environment OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1)
 set(openmpi_launch mpirun.openmpi --oversubscribe --bind-to none)
