@@ -10,12 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-<<<<<<< HEAD
 import records
-from needs import in_a_line, tare
-=======
 from needs import refused, tare
->>>>>>> tests-work
 from tare import experiment, plan
 from tare.cli import measure
 from tare.cli.asked import Asked, by_option, variables, written

@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import records
-<<<<<<< HEAD
-from needs import in_a_line, tare
-from tare import analysis, catalogue
-from tare.errors import Exit, UsageError
-=======
 from needs import refused, tare
-from tare import analysis, catalogue, report
+from tare import analysis, catalogue
 from tare.errors import UsageError
->>>>>>> tests-work
 from tare.record import Record
 from tare.report import terminal
 from tare.report.whiskers import Ruler, Ticks, Whisker
