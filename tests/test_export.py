@@ -1,5 +1,6 @@
 """Exports hold every trial, and absence as absence."""
 
+import errno
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import pytest
 
 import records
 from tare import experiment as experiments
-from tare import export, report, units, workloads
+from tare import export, lines, report, units, workloads
 from tare import plan as plans
 from tare.errors import TareError, UsageError
 from tare.history import summary
@@ -197,6 +198,32 @@ def test_a_file_that_is_written_anew_is_read_by_no_more_people(record, tmp_path)
     now = out.stat()
     assert (now.st_mode, now.st_uid, now.st_gid) == (was.st_mode, was.st_uid, was.st_gid)
     assert out.read_text().startswith("run,")
+
+
+def test_a_file_whose_owner_a_user_namespace_does_not_know_is_written_all_the_same(
+    monkeypatch, tmp_path
+):
+    def unknown(*_: object) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    for call in ("chown", "fchown"):
+        monkeypatch.setattr(os, call, unknown)
+    (tmp_path / "page").write_text("before")
+    lines.put(tmp_path / "page", b"now")
+    assert (tmp_path / "page").read_text() == "now"
+
+
+def test_a_file_is_never_written_by_way_of_a_link_that_lies_beside_it(tmp_path):
+    (tmp_path / "page").write_text("before")
+    (tmp_path / "page").chmod(0o644)
+    victim = tmp_path / "victim"
+    victim.touch(0o600)
+    was = victim.stat()
+    (tmp_path / "page.part").symlink_to(victim)
+    lines.put(tmp_path / "page", b"now")
+    now = victim.stat()
+    assert (now.st_mode, now.st_uid, now.st_size) == (was.st_mode, was.st_uid, 0)
+    assert (tmp_path / "page").read_text() == "now"
 
 
 @pytest.mark.parametrize(

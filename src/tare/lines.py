@@ -127,14 +127,18 @@ def put(path: Path, content: bytes) -> None:
         path.write_bytes(content)
         return
     part = path.parent / f"{path.name}.part"
+    was = path.stat() if path.exists() else None
     try:
-        if path.exists():
-            was = path.stat()
-            part.touch(0o600)
-            part.chmod(was.st_mode & 0o777)
-            with suppress(PermissionError):  # nobody but root gives a file away
-                os.chown(part, was.st_uid, was.st_gid)
-        part.write_bytes(content)
+        part.unlink(missing_ok=True)
+        # Never through a link that somebody has put there.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(part, flags, 0o600 if was else 0o666), "wb") as file:
+            if was:
+                os.fchmod(file.fileno(), was.st_mode & 0o777)
+                # Nobody but root gives a file away, and a user namespace knows no other owners.
+                with suppress(OSError):
+                    os.fchown(file.fileno(), was.st_uid, was.st_gid)
+            file.write(content)
         part.replace(path)
     except OSError:
         with suppress(OSError):

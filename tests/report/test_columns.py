@@ -32,6 +32,13 @@ def test_no_figure_is_cut_and_no_line_is_longer_than_the_terminal(width: int) ->
         assert sum(figure in line.split() for line in lines) == 1, lines
 
 
+def test_a_key_behind_columns_that_fill_the_width_stands_once_in_each_table() -> None:
+    table = Columns("one", "two", "three", "key", words=(), key=3)
+    table.add_row("1" * 9, "2" * 9, "3" * 9, "k" * 9)
+    for width in range(24, 48):
+        assert not [line for line in drawn(table, width) if line.split().count("k" * 9) > 1]
+
+
 @pytest.mark.parametrize("width", [36, 48, 60, 72, 100])
 def test_verdicts_cells_and_figures_are_all_there_however_narrow_it_is(
     tmp_path_factory: pytest.TempPathFactory, width: int

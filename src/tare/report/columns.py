@@ -61,7 +61,8 @@ class Columns:
             if full and place != self._key:
                 yield part
                 part = [self._key]
-            part.append(place)
+            if place not in part:
+                part.append(place)
         yield part
 
     def _least(self, place: int) -> int:

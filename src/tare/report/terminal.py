@@ -63,7 +63,7 @@ def _noise(floor: NoiseFloor) -> str:
     least = numbers.percent(found) if found < _MOST_FOUND else f"more than {_MOST_FOUND} %"
     return (
         f"Noise floor: the same cell twice differed by at most {numbers.percent(largest)}; a"
-        f" difference of {least} is found four times in five."
+        f" difference of {least} is found four times in five (one comparison, unadjusted)."
     )
 
 
