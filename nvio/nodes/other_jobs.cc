@@ -113,6 +113,18 @@ int step_aside_elsewhere(const Settings& settings, const char* path) {
   return each_job_with(settings, status, [path](Job& job) { return job.step_aside(path); });
 }
 
+int step_aside_elsewhere(const Settings& settings, int fd) {
+  struct stat status {};
+  if (real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
+  return each_job_with(settings, status, [&](Job& job) {
+    JobFile* file = job.acquire_if_open(fd, status);
+    if (file == nullptr) return 0;
+    const int error = file->step_aside();
+    const int released = job.release(file);
+    return error != 0 ? error : released;
+  });
+}
+
 void opened_outside(const Settings& settings, int fd) {
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
   if (const int error = step_aside_elsewhere(settings, path.c_str()); error != 0) {

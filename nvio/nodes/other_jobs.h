@@ -15,6 +15,9 @@ bool others_have_store(const Settings& settings);
 // file that goes away anyway is left alone. Returns 0 or an errno value.
 int step_aside_elsewhere(const Settings& settings, const char* path);
 
+// The same by a descriptor itself.
+int step_aside_elsewhere(const Settings& settings, int fd);
+
 // The same for a descriptor that was just opened, which is too late to fail: what goes wrong is
 // told.
 void opened_outside(const Settings& settings, int fd);

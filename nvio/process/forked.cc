@@ -1,6 +1,7 @@
 // What becomes of a process's job in the children that it forks.
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 
 #include "../nodes/other_jobs.h"
 #include "../system/all_signals_blocked.h"
+#include "../system/real.h"
 #include "hooks.h"
 #include "zeroed.h"
 
@@ -31,6 +33,17 @@ void Process::become_child() {
   is_child_ = true;
 }
 
+void Process::used(const struct stat& status) {
+  if (!is_copy()) return;
+  Job* job = joined();
+  if (job != nullptr && job->session().segment().find(status) != kNone) become_child();
+}
+
+void Process::used_by_name(const char* path) {
+  struct stat status {};
+  if (is_copy() && real().stat(path, &status) == 0) used(status);
+}
+
 // The child of a vfork has its parent's memory, but descriptors of its own: what the cache opened
 // or closed here, its parent would not find so. So a child of its own asks the job from outside.
 int Process::step_aside_for_parent(int fd, JobFile& file) {
@@ -42,7 +55,9 @@ int Process::step_aside_for_parent(int fd, JobFile& file) {
   const pid_t child = fork();
   if (child == 0) {
     const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    const int found = step_aside_elsewhere(settings_, path.c_str());
+    int found = step_aside_elsewhere(settings_, path.c_str());
+    // Where its mode forbids to open it anew.
+    if (found != 0) found = step_aside_elsewhere(settings_, fd);
     _exit(write(ends[1], &found, sizeof found) == sizeof found ? 0 : 1);
   }
   int error = child < 0 ? errno : EIO;

@@ -128,12 +128,14 @@ constexpr PosixHooks kHooks{
     },
     step_aside,
     [](const char* path) {
+      Process::the().used_by_name(path);
       Job* job = Process::the().joined();
       const Settings& settings = Process::the().settings();
       return as_posix(job == nullptr ? step_aside_elsewhere(settings, path)
                                      : job->step_aside(path));
     },
     [](struct stat* status) {
+      Process::the().used(*status);
       if (Job* job = Process::the().joined(); job != nullptr) {
         job->correct_size(status);
       } else {
@@ -155,7 +157,6 @@ Inside::Inside() : depth_(*g_inside()) { ++depth_; }
 
 Process& Process::the() {
   static Process* process = new Process;
-  process->notice_child();
   return *process;
 }
 
@@ -375,6 +376,9 @@ void Process::leave_to_kernel(JobFile* file) {
 }
 
 void Process::opened(int fd) {
+  struct stat status {};
+  const bool is_known = joined() != nullptr && real().fstat(fd, &status) == 0;
+  if (is_known) used(status);
   if (is_borrowed()) return;
   if (has_place(fd)) {
     // Its number was another file's, closed past us by a system call of the program's own.
@@ -387,8 +391,7 @@ void Process::opened(int fd) {
   } else if (job == nullptr) {
     opened_outside(settings_, fd);
   }
-  struct stat status {};
-  if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
+  if (job == nullptr || !is_known || !S_ISREG(status.st_mode)) return;
   if ((::fcntl(fd, F_GETFL) & O_PATH) != 0) return;  // nothing can be transferred through it
   JobFile* file = job->acquire_if_open(fd, status);
   if (file == nullptr) return;
@@ -396,7 +399,10 @@ void Process::opened(int fd) {
 }
 
 int Process::closing(int fd) {
-  if (is_borrowed()) return 0;
+  if (is_borrowed()) {
+    if (is_copy()) __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
+    return 0;
+  }
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
   JobFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
@@ -412,7 +418,7 @@ int Process::closing(int fd) {
 }
 
 void Process::duplicated(int from, int to) {
-  if (is_borrowed()) return;
+  if (is_borrowed() && !is_copy()) return;
   Job* job = joined();
   struct stat status {};
   if (file_of(from) == nullptr || job == nullptr || real().fstat(to, &status) != 0) return;
@@ -424,6 +430,7 @@ void Process::duplicated(int from, int to) {
 
 JobFile* Process::file_of(int fd) {
   if (!has_place(fd)) return nullptr;
+  if (is_copy()) become_child();
   JobFile* file = files_[fd].load(std::memory_order_acquire);
   if (file == nullptr && is_child_) step_aside_as_child(fd);
   return file;

@@ -84,6 +84,10 @@ class Process {
   // There, for what comes that cannot be served. Returns 0 or an errno value.
   int step_aside_for_parent(int fd, JobFile& file);
 
+  // A file may be cached, and is used: by a descriptor of its own or by its name.
+  void used(const struct stat& status);
+  void used_by_name(const char* path);
+
   void opened(int fd);
   int closing(int fd);
   void duplicated(int from, int to);
@@ -102,10 +106,10 @@ class Process {
   void untrack_all();
   // In a fork's child: what serves its parent is not its own, and nothing of it is given back.
   void become_child();
-  // The same for a child that ran no handler of fork (_Fork, clone), at its first call.
-  void notice_child() {
-    if (!original_->load(std::memory_order_relaxed)) become_child();
-  }
+  // Whether this is a child that ran no handler of fork (_Fork, clone), and has not become one. It
+  // becomes one when it uses what is cached, and not before: that takes memory, whose lock may be
+  // held for ever by a thread that is not here.
+  bool is_copy() const { return !original_->load(std::memory_order_relaxed); }
   // A served descriptor that a fork's child inherited, and uses.
   void step_aside_as_child(int fd);
   void track_earlier(const struct stat& wanted, JobFile* file);
