@@ -113,8 +113,9 @@ impl Driver {
         let here = self.source.execute("query-migrate-capabilities", &json!({}))?;
         let there = self.destination.monitor().execute("query-migrate-capabilities", &json!({}))?;
         for name in COMPARED {
-            // The destination may offer an acknowledgement that the source does not wait for.
-            let unasked = name == "switchover-ack" && !has(&here, name);
+            // The destination may offer an acknowledgement that the source does not wait for; one
+            // that does not know it (QEMU before 8.1) fails over it.
+            let unasked = name == "switchover-ack" && is(&here, name, false);
             if has(&here, name) != has(&there, name) && !unasked {
                 return Err(Error::Refused(format!(
                     "capability `{name}` is on at one QEMU and off at the other; set both alike"
@@ -164,6 +165,10 @@ impl Driver {
 }
 
 fn has(capabilities: &Value, name: &str) -> bool {
+    is(capabilities, name, true)
+}
+
+fn is(capabilities: &Value, name: &str, state: bool) -> bool {
     let list = capabilities.as_array().map(Vec::as_slice).unwrap_or_default();
-    list.iter().any(|entry| entry["capability"] == name && entry["state"] == true)
+    list.iter().any(|entry| entry["capability"] == name && entry["state"] == state)
 }

@@ -211,15 +211,24 @@ fn a_driver_that_is_told_to_end_before_the_migration_leaves_nothing() {
     }
 }
 
-/// QEMU ignores one at the destination, and waits for ever where the source alone has it on.
+/// QEMU ignores one at the destination, but for a source that does not know it, and waits for ever
+/// where the source alone has it on.
 #[test]
 fn an_acknowledgement_that_the_source_does_not_wait_for_is_no_difference() {
     let directory = tempfile::tempdir().unwrap();
-    let acknowledges = json!({"return": [{"capability": "switchover-ack", "state": true}]});
-    for (source_waits, ready) in [(false, true), (true, false)] {
+    let said = |on: Option<bool>| {
+        let list = on.map(|on| json!({"capability": "switchover-ack", "state": on}));
+        json!({"return": list.into_iter().collect::<Vec<_>>()})
+    };
+    for (source, destination, ready) in [
+        (Some(false), Some(true), true),
+        (Some(true), Some(false), false),
+        (None, Some(true), false),
+    ] {
         let (here, there) = (says("", "running"), says("", "inmigrate"));
-        let on = if source_waits { &here } else { &there };
-        on.lock().unwrap().insert("query-migrate-capabilities".into(), acknowledges.clone());
+        for (says, on) in [(&here, source), (&there, destination)] {
+            says.lock().unwrap().insert("query-migrate-capabilities".into(), said(on));
+        }
         let prepared = driver(directory.path(), &here, &there).prepare(None, None);
         assert_eq!(prepared.is_ok(), ready, "{prepared:?}");
     }
