@@ -94,7 +94,10 @@ void executes(Opened& file, int fd, int other) {
   mallopt(M_ARENA_MAX, 1);
   std::atomic<bool> stop{false};
   std::thread allocates([&stop] {
-    while (!stop) std::free(std::malloc(100));
+    while (!stop) {
+      void* volatile held = std::malloc(5000);  // more than a thread has for itself
+      std::free(held);
+    }
   });
   bool all = true;
   for (int i = 0; i < 200 && all; ++i) {
