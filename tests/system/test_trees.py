@@ -279,7 +279,9 @@ def test_a_full_layer_is_the_programs_error(
         with (
             entered(environment, reachable, Tree(Path("/"), str(folder), ME)) as inside,
             # What a container says of it may find no room either.
-            pytest.raises(TrialError, match=r"No space left|exit code|ended with code|did not start"),
+            pytest.raises(
+                TrialError, match=r"No space left|exit code|ended with code|did not start"
+            ),
         ):
             inside.run(("dd", "if=/dev/zero", "of=large", "bs=1M", "count=9"), PATIENCE_S)
 
