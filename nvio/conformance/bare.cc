@@ -10,7 +10,6 @@
 #include <malloc.h>
 #include <mpi.h>
 #include <sys/sendfile.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,10 +18,12 @@
 #include <thread>
 
 #include "checks.h"
+#include "children.h"
 #include "opened.h"
 
 namespace {
 
+using checks::ended_well;
 using checks::expect;
 using checks::g_rank;
 using checks::give_up;
@@ -31,17 +32,9 @@ using checks::Opened;
 using checks::seen_from_outside;
 using std::string;
 
-bool ended_well(pid_t child) {
-  int status = 0;
-  if (child < 0) give_up("a child");
-  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
 template <typename Child>
 bool forked(Child&& child) {
-  const pid_t pid = _Fork();
-  if (pid == 0) _exit(child() ? 0 : 1);
-  return ended_well(pid);
+  return checks::forked(child, _Fork);
 }
 
 // As rank 0, with a descriptor of the file and another file beside it.

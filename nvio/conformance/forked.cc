@@ -8,7 +8,6 @@
 #include <fcntl.h>
 #include <mpi.h>
 #include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -17,10 +16,13 @@
 #include <vector>
 
 #include "checks.h"
+#include "children.h"
 
 namespace {
 
+using checks::ended_well;
 using checks::expect;
+using checks::forked;
 using checks::g_rank;
 using checks::give_up;
 
@@ -46,20 +48,6 @@ void put(int fd, int cell, char value) {
 // As subprocess libraries do before they execute something.
 void close_all() {
   for (int fd = 3; fd < 256; ++fd) close(fd);
-}
-
-// Whether the child found all as it should.
-bool ended_well(pid_t child) {
-  int status = 0;
-  if (child < 0) give_up("fork");
-  return waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
-}
-
-template <typename Child>
-bool forked(Child&& child) {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(child() ? 0 : 1);
-  return ended_well(pid);
 }
 
 // Subprocess libraries do this, though POSIX leaves it undefined.

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "checks.h"
+#include "children.h"
 
 namespace {
 
@@ -100,10 +101,7 @@ void on_last_rank(const std::string& folder, const char* name, Step&& step) {
 }
 
 bool forked(bool (*child)(const Shared&), const Shared& shared) {
-  const pid_t pid = fork();
-  if (pid == 0) _exit(child(shared) ? 0 : 1);
-  int status = 0;
-  return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  return checks::forked([&] { return child(shared); });
 }
 
 // What `cat` finds when it is started with this file as its input; by `how` it gets it.

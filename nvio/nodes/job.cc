@@ -97,7 +97,21 @@ bool Job::is_left(const FileEntry& entry) const {
 }
 
 template <typename Act>
-int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
+int Job::with_open(int fd, const struct stat& wanted, Act&& act) {
+  struct stat status {};
+  if (real().fstat(fd, &status) != 0 || status.st_dev != wanted.st_dev ||
+      status.st_ino != wanted.st_ino) {
+    return 0;
+  }
+  JobFile* file = acquire_if_open(fd, status);
+  if (file == nullptr) return 0;
+  const int error = act(*file);
+  release(file);
+  return error;
+}
+
+template <typename Act>
+int Job::with_open(const char* path, const struct stat& wanted, const FileEntry& entry, Act&& act) {
   if (CachedFile* cached = session_->acquire_if_open_here(wanted); cached != nullptr) {
     JobFile* file = enter(cached, settings_of(cached->entry()));
     const int error = act(*file);
@@ -105,22 +119,13 @@ int Job::with_open(const char* path, const struct stat& wanted, Act&& act) {
     return error != 0 ? error : released;
   }
   // Nobody looks in the cache for one that was left, and closing it gives up the program's locks.
-  const std::uint32_t index = session_->segment().find(wanted);
-  if (index == kNone || is_left(session_->segment().file(index))) return 0;
+  if (is_left(entry)) return 0;
   int fd = -1;
   for (const int access : {O_RDWR, O_RDONLY, O_WRONLY}) {
     if (fd < 0) fd = real().open(path, access | O_CLOEXEC);
   }
   if (fd < 0) return errno;
-  int error = 0;
-  struct stat status {};
-  if (real().fstat(fd, &status) == 0 && status.st_dev == wanted.st_dev &&
-      status.st_ino == wanted.st_ino) {
-    if (JobFile* file = acquire_if_open(fd, status); file != nullptr) {
-      error = act(*file);
-      release(file);
-    }
-  }
+  const int error = with_open(fd, wanted, act);
   real().close(fd);
   return error;
 }
@@ -134,7 +139,7 @@ void Job::correct_size(struct stat* status) {
     return;
   }
   const std::string path = entry.opened_path();
-  with_open(path.c_str(), *status, [&](JobFile& file) {
+  with_open(path.c_str(), *status, entry, [&](JobFile& file) {
     status->st_size = static_cast<off_t>(file.size());
     return 0;
   });
@@ -153,7 +158,7 @@ void Job::write_back(struct stat* status) {
     if (nodes() > 1) size = static_cast<off_t>(file.size());
     return file.write_back();
   };
-  with_open(path.c_str(), *status, write_back);
+  with_open(path.c_str(), *status, entry, write_back);
   if (real().stat(path.c_str(), &fresh) == 0 && fresh.st_ino == status->st_ino &&
       fresh.st_dev == status->st_dev) {
     *status = fresh;
@@ -168,7 +173,11 @@ int Job::step_aside(const char* path) {
   if (index == kNone) return 0;
   const FileEntry& entry = session_->segment().file(index);
   if (entry.deleted.load() != kKept) return 0;
-  return with_open(path, status, [](JobFile& file) { return file.step_aside(); });
+  return with_open(path, status, entry, [](JobFile& file) { return file.step_aside(); });
+}
+
+int Job::step_aside(int fd, const struct stat& status) {
+  return with_open(fd, status, [](JobFile& file) { return file.step_aside(); });
 }
 
 bool Job::has_open_files() {

@@ -36,6 +36,8 @@ class Job {
   // Steps aside for the file of this name, if the job has it open and it does not go away anyway.
   // Returns 0 or an errno value.
   int step_aside(const char* path);
+  // The same by a descriptor itself.
+  int step_aside(int fd, const struct stat& status);
 
   bool has_open_files();
   // Steps aside for every open file. Returns 0 or the errno value of the first for which it could
@@ -51,10 +53,13 @@ class Job {
   // Whether nothing of the file is cached any more. It is not opened then: its close would give up
   // what locks of the file the process has.
   bool is_left(const FileEntry& entry) const;
-  // Calls act(file) if the job has `wanted` open and `path` still leads to it. Returns what that
-  // does: 0 or an errno value.
+  // Calls act(file) if the job has `wanted`, whose entry this is, open and `path` still leads to
+  // it. Returns what that does: 0 or an errno value.
   template <typename Act>
-  int with_open(const char* path, const struct stat& wanted, Act&& act);
+  int with_open(const char* path, const struct stat& wanted, const FileEntry& entry, Act&& act);
+  // The same by a descriptor.
+  template <typename Act>
+  int with_open(int fd, const struct stat& wanted, Act&& act);
 
   Settings settings_;
   std::unique_ptr<Session> session_;

@@ -142,7 +142,7 @@ void JobFile::move_on() {
 }
 
 int JobFile::step_aside() {
-  wait_for_overlap(0, INT64_MAX);
+  await_queued();
   return leave();
 }
 
@@ -191,7 +191,7 @@ int JobFile::tell_size(std::uint64_t end) {
 }
 
 std::uint64_t JobFile::size() {
-  wait_for_overlap(0, INT64_MAX);
+  await_queued();
   if (nodes_ == 1 || home_ == node_ || !is_routed()) return cached_.size();
   Reply reply{};
   if (const int error = ask_simple(home_, Operation::size, 0, reply)) {
@@ -203,7 +203,7 @@ std::uint64_t JobFile::size() {
 }
 
 int JobFile::truncate(std::uint64_t size) {
-  wait_for_overlap(0, INT64_MAX);
+  await_queued();
   if (nodes_ == 1) return cached_.truncate(size);
   if (broken_.load() != 0) return broken_.load();
   if (!cached_.can_write_back()) return EINVAL;

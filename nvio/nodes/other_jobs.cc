@@ -116,13 +116,7 @@ int step_aside_elsewhere(const Settings& settings, const char* path) {
 int step_aside_elsewhere(const Settings& settings, int fd) {
   struct stat status {};
   if (real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return 0;
-  return each_job_with(settings, status, [&](Job& job) {
-    JobFile* file = job.acquire_if_open(fd, status);
-    if (file == nullptr) return 0;
-    const int error = file->step_aside();
-    const int released = job.release(file);
-    return error != 0 ? error : released;
-  });
+  return each_job_with(settings, status, [&](Job& job) { return job.step_aside(fd, status); });
 }
 
 void opened_outside(const Settings& settings, int fd) {

@@ -47,7 +47,7 @@ ssize_t JobFile::read_now(std::uint64_t offset, void* buffer, std::size_t length
 
 // What another job has appended counts, too: the MPI would take it for absent, and write over it.
 ssize_t JobFile::read_window(std::uint64_t offset, void* buffer, std::size_t length) {
-  wait_for_overlap(0, INT64_MAX);
+  await_queued();
   if (nodes_ == 1) return cached_.read_window(offset, buffer, length);
   if (broken_.load() != 0 || !is_routed()) return read_now(offset, buffer, length);
   if (const int error = tell_size(cached_.real_file_size())) {

@@ -92,20 +92,13 @@ int sync(int fd) {
   return file == nullptr ? real().fsync(fd) : as_posix(file->sync());
 }
 
-int step_aside(int fd) {
+// Before what comes that cannot be served, by act(file); the child of a vfork has another way.
+template <typename Act>
+int make_way(int fd, Act&& act) {
   Process& process = Process::the();
   JobFile* file = process.file_of(fd);
   if (file == nullptr) return 0;
-  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(fd, *file)
-                                        : file->step_aside());
-}
-
-int stand_alone(int fd) {
-  Process& process = Process::the();
-  JobFile* file = process.file_of(fd);
-  if (file == nullptr) return 0;
-  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(fd, *file)
-                                        : file->cached().stand_alone());
+  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(fd, *file) : act(*file));
 }
 
 int file_number(int fd) {
@@ -122,11 +115,11 @@ constexpr PosixHooks kHooks{
     [](int fd) { Process::the().opened(fd); },
     [](int fd) { return Process::the().closing(fd); },
     [](int from, int to) { Process::the().duplicated(from, to); },
-    stand_alone,
+    [](int fd) { return make_way(fd, [](JobFile& file) { return file.cached().stand_alone(); }); },
     [](int fd) {
       if (JobFile* file = Process::the().file_of(fd)) file->cached().expect_locks();
     },
-    step_aside,
+    [](int fd) { return make_way(fd, [](JobFile& file) { return file.step_aside(); }); },
     [](const char* path) {
       Process::the().used_by_name(path);
       Job* job = Process::the().joined();
@@ -377,9 +370,8 @@ void Process::leave_to_kernel(JobFile* file) {
 
 void Process::opened(int fd) {
   struct stat status {};
-  const bool is_known = joined() != nullptr && real().fstat(fd, &status) == 0;
-  if (is_known) used(status);
-  if (is_borrowed()) return;
+  if (is_copy() && real().fstat(fd, &status) == 0) used(status);
+  if (is_borrowed() || is_copy()) return;
   if (has_place(fd)) {
     // Its number was another file's, closed past us by a system call of the program's own.
     if (files_[fd].load(std::memory_order_relaxed) != nullptr) closing(fd);
@@ -391,7 +383,7 @@ void Process::opened(int fd) {
   } else if (job == nullptr) {
     opened_outside(settings_, fd);
   }
-  if (job == nullptr || !is_known || !S_ISREG(status.st_mode)) return;
+  if (job == nullptr || real().fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) return;
   if ((::fcntl(fd, F_GETFL) & O_PATH) != 0) return;  // nothing can be transferred through it
   JobFile* file = job->acquire_if_open(fd, status);
   if (file == nullptr) return;
@@ -399,11 +391,9 @@ void Process::opened(int fd) {
 }
 
 int Process::closing(int fd) {
-  if (is_borrowed()) {
-    if (is_copy()) __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
-    return 0;
-  }
+  if (is_borrowed()) return 0;
   __atomic_store_n(&tracked_[fd], std::uint8_t{0}, __ATOMIC_RELEASE);
+  if (is_copy()) return 0;  // its handle is the parent's
   JobFile* file = files_[fd].exchange(nullptr);
   if (file == nullptr) return 0;
   served_.fetch_sub(1);
@@ -418,7 +408,7 @@ int Process::closing(int fd) {
 }
 
 void Process::duplicated(int from, int to) {
-  if (is_borrowed() && !is_copy()) return;
+  if (is_borrowed()) return;
   Job* job = joined();
   struct stat status {};
   if (file_of(from) == nullptr || job == nullptr || real().fstat(to, &status) != 0) return;

@@ -79,7 +79,7 @@ class Process {
   void forget_descriptors(const std::vector<int>& descriptors, const JobFile* file);
 
   // Whether this is the child of a vfork, whose memory is still its parent's.
-  bool is_borrowed() const { return getpid() != process_; }
+  bool is_borrowed() const { return getpid() != process_ && !is_copy(); }
 
   // There, for what comes that cannot be served. Returns 0 or an errno value.
   int step_aside_for_parent(int fd, JobFile& file);
