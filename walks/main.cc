@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 #include "cli.h"
 #include "commands.h"
@@ -26,20 +25,21 @@ bool has_foreign_launcher() {
   struct Launcher {
     const char* size;
     const char* rank;
-    const char* shell;  // is set where somebody works in a shell that it started
+    const char* shell;    // is set where somebody works in a shell that it started
+    bool starts_daemons;  // of the others: its step may be of theirs
   };
   int size = 1;
   MPI_Comm_size(MPI_COMM_WORLD, &size);
   if (size > 1) return false;
-  // Slurm last: its step may be of the daemons of one of the others, which tells its own number.
+  // Slurm last: whose daemons it started tells its own number.
   bool alone = false;
   for (const Launcher& launcher :
-       {Launcher{"PMI_SIZE", "PMI_RANK", ""},
-        Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", ""},
-        Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PTY_PORT"}}) {
+       {Launcher{"PMI_SIZE", "PMI_RANK", "", false},
+        Launcher{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "", false},
+        Launcher{"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_PTY_PORT", true}}) {
     const char* const started = std::getenv(launcher.size);
     if (started == nullptr || std::getenv(launcher.shell) != nullptr) continue;
-    if (alone && std::strncmp(launcher.size, "SLURM", 5) == 0) return false;
+    if (alone && launcher.starts_daemons) return false;
     alone = std::atol(started) <= 1;
     if (alone) continue;
     const char* const rank = std::getenv(launcher.rank);
