@@ -67,9 +67,11 @@ std::int64_t Plan::working_set(CellWidths widths, bool shift) const {
   const std::int64_t rows = part(down * grid.rows);
   const std::int64_t cols = part(across * grid.cols);
   const std::int64_t k = part(panels());
-  const auto operand = [&](std::uint32_t width) { return width + planes_for(largest(width)); };
-  // Of C: the s32 sums, the u64 sums, and the cells on their way to the file.
-  std::int64_t bytes = rows * k * operand(widths.left) + k * cols * operand(widths.right) +
+  const auto planes = [](std::uint32_t width) { return planes_for(largest(width)); };
+  // Of operands their cells and planes, the right one's packed, too. Of C the s32 sums, the u64
+  // sums, and the cells on their way to the file.
+  std::int64_t bytes = rows * k * (widths.left + planes(widths.left)) +
+                       k * cols * (widths.right + 2 * planes(widths.right)) +
                        rows * cols * (4 + 8 + widths.out);
   if (shift) {
     bytes += rows * k * widths.left * (grid.steps() / grid.cols) +

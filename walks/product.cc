@@ -1,16 +1,12 @@
 #include "product.h"
 
-#include <dnnl.h>
 #include <omp.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstring>
 #include <exception>
 #include <limits>
-#include <new>
 #include <stdexcept>
-#include <string>
 
 #include "cells.h"
 
@@ -18,7 +14,7 @@ namespace walks {
 namespace {
 
 // C is computed in strips of at most this many rows, whose s32 results stay in cache until they are
-// widened; oneDNN packs B anew for each, so they should not be much fewer.
+// added or widened; oneDNN's kernels want several hundred.
 constexpr std::int64_t kStripRows = 512;
 
 // Strips of equal height, as many for each thread. A thread computes its strips alone (oneDNN does
@@ -65,18 +61,12 @@ void cut_plane(const std::byte* cells, std::int64_t count, int shift, std::uint8
   }
 }
 
-// C (rows x cols, contiguous) = beta * C + A B, where A is rows x k within lines of `lda`.
-void gemm(std::int64_t rows, std::int64_t cols, std::int64_t k, const std::uint8_t* a,
-          std::int64_t lda, const std::uint8_t* b, float beta, std::int32_t* c) {
-  const std::int32_t no_offset = 0;
-  const dnnl_status_t status = dnnl_gemm_u8s8s32('N', 'N', 'F', rows, cols, k, 1.0F, a, lda, 0,
-                                                 reinterpret_cast<const std::int8_t*>(b), cols, 0,
-                                                 beta, c, cols, &no_offset);
-  if (status == dnnl_out_of_memory) throw std::bad_alloc();
-  if (status != dnnl_success) {
-    throw std::runtime_error("oneDNN refused a product of " + std::to_string(rows) + " x " +
-                             std::to_string(k) + " x " + std::to_string(cols) + " (status " +
-                             std::to_string(status) + ")");
+// sums += terms << shift, where all of it fits.
+void add_shifted(std::int32_t* sums, const std::int32_t* terms, std::int64_t count, int shift) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < count; ++i) {
+    sums[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]) +
+                                        (static_cast<std::uint32_t>(terms[i]) << shift));
   }
 }
 
@@ -93,18 +83,6 @@ std::optional<std::pair<std::int64_t, Sum>> first_above(const Sum* sums, std::in
 }
 
 }  // namespace
-
-void* allocate_pages(std::size_t bytes) {
-  constexpr std::size_t kHuge = std::size_t{2} << 20;
-  constexpr std::size_t kLine = 64;
-  const std::size_t unit = bytes >= kHuge ? kHuge : kLine;
-  const std::size_t whole = std::max(unit, (bytes + unit - 1) / unit * unit);
-  void* const memory = std::aligned_alloc(unit, whole);
-  if (memory == nullptr) throw std::bad_alloc();
-  // A wish: without huge pages it is only slower.
-  if (unit == kHuge) madvise(memory, whole, MADV_HUGEPAGE);
-  return memory;
-}
 
 int planes_for(std::uint64_t largest) {
   int planes = 1;
@@ -155,64 +133,62 @@ void Accumulator::add(const Planes& a, const Planes& b) {
                                static_cast<long double>(b.bound()) *
                                static_cast<long double>(a.cols());
   bound_ += grows_by;
-  if (a.count() == 1 && b.count() == 1) {
-    add_single(a, b);
-    return;
-  }
-  constexpr long double kMost = std::numeric_limits<std::int32_t>::max();
-  if (static_cast<long double>(narrow_bound_) + grows_by <= kMost) {
-    add_small(a, b, static_cast<std::uint64_t>(grows_by));
-  } else {
-    add_pairs(a, b);
-  }
-}
-
-// One plane each: the sum stays in s32 across calls for as long as the true bounds allow.
-void Accumulator::add_single(const Planes& a, const Planes& b) {
-  constexpr std::uint64_t kMost = std::numeric_limits<std::int32_t>::max();
-  const std::uint64_t term = a.bound() * b.bound();
-  const auto most_terms = static_cast<std::int64_t>(kMost / term);
-  for (std::int64_t k0 = 0; k0 < a.cols();) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  const bool single = a.count() == 1 && b.count() == 1;
+  const bool small = single || static_cast<long double>(narrow_bound_) + grows_by <= kMost;
+  // No term of a small product exceeds it. Pairs of equal weight are summed in s32 before they are
+  // widened: at most min(planes) of them.
+  const auto term = static_cast<std::int64_t>(small ? a.bound() * b.bound() : 0);
+  const std::int64_t most_terms =
+      small ? kMost / term : kMostTerms / std::min(a.count(), b.count());
+  for (std::int64_t k0 = 0; k0 < a.cols(); k0 += most_terms) {
     const std::int64_t k = std::min(most_terms, a.cols() - k0);
-    const std::uint64_t grows_by = term * static_cast<std::uint64_t>(k);
-    if (narrow_bound_ + grows_by > kMost) spill();
-    std::int32_t* const sums = narrow_.reserve(rows_ * cols_);
-    // Nothing is widened after it, so one call on all threads: strips in a parallel region have
-    // oneDNN allocate its packed copies in each thread anew, and a tenth of the time goes into
-    // faulting in their pages.
-    gemm(rows_, cols_, k, a.plane(0) + k0, a.cols(), b.plane(0) + k0 * cols_,
-         has_narrow_ ? 1.0F : 0.0F, sums);
-    has_narrow_ = true;
-    narrow_bound_ += grows_by;
-    k0 += k;
+    if (small) {
+      add_small(a, b, k0, k, static_cast<std::uint64_t>(term * k));
+    } else {
+      add_large(a, b, k0, k);
+    }
   }
 }
 
-// Several planes whose whole sum fits s32: half the memory to go through than with 64-bit sums.
-void Accumulator::add_small(const Planes& a, const Planes& b, std::uint64_t grows_by) {
+// Packs what is multiplied with strips of this height: several planes by a thread each, since one
+// barrier is less than one a plane.
+void Accumulator::pack(const Planes& b, std::int64_t k0, std::int64_t k, std::int64_t height,
+                       std::int64_t lda) {
+  const auto pack_one = [&](std::int64_t plane, std::int64_t /*one*/ = 1) {
+    packed_[static_cast<std::size_t>(plane)].pack(b.plane(static_cast<int>(plane)) + k0 * cols_, k,
+                                                  cols_, height, lda);
+  };
+  packed_.resize(std::max(packed_.size(), static_cast<std::size_t>(b.count())));
+  if (b.count() == 1) {
+    pack_one(0);
+  } else {
+    for_strips(b.count(), 1, pack_one);
+  }
+}
+
+// What fits s32 stays there across calls, for as long as the true bounds allow: half the memory to
+// go through than with 64-bit sums.
+void Accumulator::add_small(const Planes& a, const Planes& b, std::int64_t k0, std::int64_t k,
+                            std::uint64_t grows_by) {
+  if (narrow_bound_ + grows_by > std::numeric_limits<std::int32_t>::max()) spill();
   const std::int64_t height = strip_rows(rows_);
-  std::int32_t* const all_terms = strip_.reserve(omp_get_max_threads() * height * cols_);
+  pack(b, k0, k, height, a.cols());
+  std::int32_t* const all_terms = strips_.reserve(omp_get_max_threads() * height * cols_);
   std::int32_t* const all_sums = narrow_.reserve(rows_ * cols_);
-  const bool adds = has_narrow_;
   for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
     std::int32_t* const terms = all_terms + omp_get_thread_num() * height * cols_;
     std::int32_t* const sums = all_sums + row * cols_;
+    bool adds = has_narrow_;
     for (int p = 0; p < a.count(); ++p) {
       for (int q = 0; q < b.count(); ++q) {
-        const std::uint8_t* const left = a.plane(p) + row * a.cols();
-        if (p == 0 && q == 0) {
-          gemm(rows, cols_, a.cols(), left, a.cols(), b.plane(q), adds ? 1.0F : 0.0F, sums);
-          continue;
-        }
-        gemm(rows, cols_, a.cols(), left, a.cols(), b.plane(q), 0.0F, terms);
         const int shift = (p + q) * kPlaneBits;
         // Nothing is lost: a term that is not zero is part of a sum that fits.
         if (shift > 30) continue;
-#pragma omp simd
-        for (std::int64_t i = 0; i < rows * cols_; ++i) {
-          sums[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(sums[i]) +
-                                              (static_cast<std::uint32_t>(terms[i]) << shift));
-        }
+        packed_[static_cast<std::size_t>(q)].multiply(rows, a.plane(p) + row * a.cols() + k0,
+                                                      a.cols(), adds ? terms : sums);
+        if (adds) add_shifted(sums, terms, rows * cols_, shift);
+        adds = true;
       }
     }
   });
@@ -220,28 +196,24 @@ void Accumulator::add_small(const Planes& a, const Planes& b, std::uint64_t grow
   narrow_bound_ += grows_by;
 }
 
-// Pairs of equal weight are summed in s32 before they are widened, so K is split further by their
-// number: at most min(planes) pairs share a weight.
-void Accumulator::add_pairs(const Planes& a, const Planes& b) {
-  const std::int64_t most_terms = kMostTerms / std::min(a.count(), b.count());
+void Accumulator::add_large(const Planes& a, const Planes& b, std::int64_t k0, std::int64_t k) {
   const std::int64_t height = strip_rows(rows_);
-  std::int32_t* const all_sums = strip_.reserve(omp_get_max_threads() * height * cols_);
+  pack(b, k0, k, height, a.cols());
+  const std::int64_t strip = height * cols_;
+  std::int32_t* const strips = strips_.reserve(2 * strip * omp_get_max_threads());
   std::uint64_t* const wide = wide_.reserve(rows_ * cols_);
-  const bool adds = has_wide_;
   for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
-    std::int32_t* const sums = all_sums + omp_get_thread_num() * height * cols_;
-    for (std::int64_t k0 = 0; k0 < a.cols(); k0 += most_terms) {
-      const std::int64_t k = std::min(most_terms, a.cols() - k0);
-      for (int weight = 0; weight <= a.count() + b.count() - 2; ++weight) {
-        float beta = 0.0F;
-        for (int p = std::max(0, weight - b.count() + 1); p <= std::min(weight, a.count() - 1);
-             ++p) {
-          gemm(rows, cols_, k, a.plane(p) + row * a.cols() + k0, a.cols(),
-               b.plane(weight - p) + k0 * cols_, beta, sums);
-          beta = 1.0F;
-        }
-        widen(wide, row, rows, sums, weight * kPlaneBits, !adds && k0 == 0 && weight == 0);
+    std::int32_t* const sums = strips + 2 * strip * omp_get_thread_num();
+    std::int32_t* const terms = sums + strip;
+    for (int weight = 0; weight <= a.count() + b.count() - 2; ++weight) {
+      bool adds = false;
+      for (int p = std::max(0, weight - b.count() + 1); p <= std::min(weight, a.count() - 1); ++p) {
+        packed_[static_cast<std::size_t>(weight - p)].multiply(
+            rows, a.plane(p) + row * a.cols() + k0, a.cols(), adds ? terms : sums);
+        if (adds) add_shifted(sums, terms, rows * cols_, 0);
+        adds = true;
       }
+      widen(wide, row, rows, sums, weight * kPlaneBits, !has_wide_ && weight == 0);
     }
   });
   has_wide_ = true;

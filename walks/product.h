@@ -1,4 +1,4 @@
-// Exact products of blocks of non-negative integers on oneDNN's u8 x s8 -> s32 GEMM.
+// Exact products of blocks of non-negative integers on oneDNN's u8 x s8 -> s32 products.
 //
 // Every cell is cut into planes of 7 bits: with VNNI the instruction is exact for full bytes, but
 // without it pairs of products are added in 16 bits and saturate; 2 * 127 * 127 fits. A plane pair
@@ -7,48 +7,21 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <optional>
+#include <vector>
+
+#include "buffer.h"
+#include "packed_bytes.h"
 
 namespace walks {
 
 inline constexpr int kPlaneBits = 7;
 
-// How many terms of 127 * 127 an s32 holds: the longest K of one GEMM.
+// How many terms of 127 * 127 an s32 holds: the longest K of one product.
 inline constexpr std::int64_t kMostTerms = 0x7fffffff / (127 * 127);
 
 // Planes that cells up to this value need; at least one.
 [[nodiscard]] int planes_for(std::uint64_t largest);
-
-// Huge pages where the kernel grants them; throws std::bad_alloc.
-[[nodiscard]] void* allocate_pages(std::size_t bytes);
-
-// Memory that is not zeroed, and kept for the next block: zeroing and faulting in pages would cost
-// a tenth of a product.
-template <typename T>
-class Buffer {
- public:
-  // At least `count` elements, of unspecified content.
-  T* reserve(std::int64_t count) {
-    if (count > capacity_) {
-      memory_.reset();  // first, or both would be there at once
-      capacity_ = 0;
-      memory_.reset(static_cast<T*>(allocate_pages(static_cast<std::size_t>(count) * sizeof(T))));
-      capacity_ = count;
-    }
-    return memory_.get();
-  }
-  [[nodiscard]] T* data() { return memory_.get(); }
-  [[nodiscard]] const T* data() const { return memory_.get(); }
-
- private:
-  struct Free {
-    void operator()(T* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<T, Free> memory_;
-  std::int64_t capacity_ = 0;
-};
 
 // A dense row-major block as 7-bit planes. Keeps no reference to the cells, with one exception:
 // cells of 1 byte that fit one plane are used where they lie, so they must outlive their use.
@@ -98,9 +71,11 @@ class Accumulator {
   [[nodiscard]] Cells narrow(std::uint32_t width, std::uint64_t cap);
 
  private:
-  void add_single(const Planes& a, const Planes& b);
-  void add_small(const Planes& a, const Planes& b, std::uint64_t grows_by);
-  void add_pairs(const Planes& a, const Planes& b);
+  void pack(const Planes& b, std::int64_t k0, std::int64_t k, std::int64_t height,
+            std::int64_t lda);
+  void add_small(const Planes& a, const Planes& b, std::int64_t k0, std::int64_t k,
+                 std::uint64_t grows_by);
+  void add_large(const Planes& a, const Planes& b, std::int64_t k0, std::int64_t k);
   template <typename Sum>
   std::optional<Overflow> clamp(Sum* sums, std::byte* cells, std::uint32_t width,
                                 std::uint64_t cap);
@@ -113,7 +88,9 @@ class Accumulator {
   // C = narrow_ + wide_, of which either may be absent, meaning zeros.
   Buffer<std::int32_t> narrow_;
   Buffer<std::uint64_t> wide_;
-  Buffer<std::int32_t> strip_;
+  // While a product is added: the right operand's planes, and each thread's sums and terms.
+  std::vector<PackedBytes> packed_;
+  Buffer<std::int32_t> strips_;
   Buffer<std::byte> cells_;
   bool has_narrow_ = false;
   bool has_wide_ = false;

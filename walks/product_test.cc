@@ -90,12 +90,13 @@ void expect_exact(const std::vector<std::pair<const Block*, const Block*>>& term
 
 TEST(Product, EqualsTheNaiveOneForEveryPairOfCellWidths) {
   std::mt19937_64 random(7);
-  for (const std::uint32_t left : {1U, 2U, 4U, 8U}) {
-    for (const std::uint32_t right : {1U, 2U, 4U, 8U}) {
-      for (int round = 0; round < 25; ++round) {
-        const auto rows = static_cast<std::int64_t>(random() % 30) + 1;
-        const auto k = static_cast<std::int64_t>(random() % 50) + 1;
-        const auto cols = static_cast<std::int64_t>(random() % 30) + 1;
+  for (int round = 0; round < 25; ++round) {
+    // Of one shape in all widths: oneDNN makes code for each anew, which takes it milliseconds.
+    const auto rows = static_cast<std::int64_t>(random() % 30) + 1;
+    const auto k = static_cast<std::int64_t>(random() % 50) + 1;
+    const auto cols = static_cast<std::int64_t>(random() % 30) + 1;
+    for (const std::uint32_t left : {1U, 2U, 4U, 8U}) {
+      for (const std::uint32_t right : {1U, 2U, 4U, 8U}) {
         const Block a = random_block(random, rows, k, left);
         const Block b = random_block(random, k, cols, right);
         const std::uint32_t out = std::uint32_t{1} << random() % 4;
@@ -176,6 +177,28 @@ TEST(Product, MoreRowsThanAStripAreExact) {
     const Block a = random_block(random, 1100, 7, cell);
     const Block b = random_block(random, 7, 3, cell);
     expect_exact({{&a, &b}}, 4, largest(4));
+  }
+}
+
+// Whatever part of a block: oneDNN has other kernels for few rows, for few columns, within lines.
+TEST(PackedBytes, AreMultipliedExactlyUpToTheLargestSum) {
+  constexpr std::int64_t kRows = 40;
+  for (const std::int64_t k : {std::int64_t{1}, std::int64_t{1041}, kMostTerms}) {
+    for (const std::int64_t cols : {1, 2, 17, 64, 65}) {
+      for (const std::int64_t lda : {k, k + 5}) {
+        const std::vector<std::uint8_t> left(static_cast<std::size_t>(kRows * lda), 127);
+        const std::vector<std::uint8_t> right(static_cast<std::size_t>(k * cols), 127);
+        PackedBytes packed;
+        packed.pack(right.data(), k, cols, kRows, lda);
+        for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, kRows}) {
+          std::vector<std::int32_t> sums(static_cast<std::size_t>(rows * cols));
+          packed.multiply(rows, left.data(), lda, sums.data());
+          for (const std::int32_t sum : sums) {
+            ASSERT_EQ(sum, k * 127 * 127) << rows << " x " << k << " x " << cols << " in " << lda;
+          }
+        }
+      }
+    }
   }
 }
 
