@@ -40,7 +40,8 @@ LAYERS = {
     "Machine": (
         "processes, namespaces, what is owed",
         "bounds capabilities process command failures events leftovers interrupts undo machine"
-        " meanwhile packages accounting uprobes netns mounts placement homes rootless tree",
+        " meanwhile packages stress_ng accounting uprobes netns mounts placement homes rootless"
+        " tree",
     ),
     "Values": (
         "numbers, words, rows",

@@ -39,6 +39,7 @@ from tare.errors import TrialError, UsageError
 from tare.host import Host
 from tare.packages import PROGRAMS
 from tare.pauses import pauses
+from tare.stress_ng import stress_ng_argv
 
 Kind = Literal["cpu", "memory", "network", "disk"]
 Where = Literal["host", "inside"]
@@ -51,8 +52,8 @@ _MOST_WORKERS = 256
 _LIMIT_S = 3600
 """No tool runs longer than this, even if everything that should end it is dead."""
 _START_TIMEOUT_S = 20.0
-_SEEN_NS = 20_000_000
-"""CPU time after which a tool is taken to be at work: two ticks of a guest's clock."""
+_SEEN_NS = 50_000_000
+"""CPU time after which a tool is taken to be at work: five ticks of a guest's clock."""
 _SEEN_BYTES = 50_000
 _GUEST_TICKS_PER_S = 100
 _LOOK_TIMEOUT_S = 20.0
@@ -61,6 +62,9 @@ _REFUSED_WITHIN_S = 1.0
 _PORT = 5201
 _DATAGRAM_BYTES = 1400
 _FILE_BYTES = 64 << 20
+_LOGGED = ("--log-file", "/proc/self/fd/2")
+_STARTS_WORKERS = "dispatching hogs"
+"""What stress-ng then says there, after up to a second of an emulated processor."""
 _STREAM_CACHE_SIZE = "8M"
 """stress-ng streams through four times this, three times over: about 100 MB a worker."""
 
@@ -172,7 +176,10 @@ class Interference:
                 # gVisor tells only what runs programs for it.
                 return sum(t.cpu_ns for t in account.threads if t.role in ("server", "vcpu"))
 
-            with self._loading(tool, consumed_ns, _SEEN_NS):
+            def begun() -> bool:
+                return self.kind == "disk" or _STARTS_WORKERS in tool.stderr()
+
+            with self._loading(tool, consumed_ns, _SEEN_NS, begun):
                 yield
 
     @contextmanager
@@ -208,9 +215,16 @@ class Interference:
 
     @contextmanager
     def _loading(
-        self, loader: ServerProcess | process.Running, count: Callable[[], int], enough: int
+        self,
+        loader: ServerProcess | process.Running,
+        count: Callable[[], int],
+        enough: int,
+        begun: Callable[[], bool] = lambda: True,
     ) -> Iterator[None]:
-        """Wait until a count has grown enough, let the caller measure, and see that it grew on."""
+        """Wait until a count has grown enough, let the caller measure, and see that it grew on.
+
+        What it grows by before the loader has begun is not counted.
+        """
 
         def counted() -> int:
             try:
@@ -221,9 +235,11 @@ class Interference:
                     raise TrialError("it ended")
 
         try:
-            before = now = counted()
+            at_work, before = False, 0
             for _ in pauses(_START_TIMEOUT_S):
-                if (now := counted()) >= before + enough:
+                if not at_work:
+                    at_work, before = begun(), counted()
+                elif counted() >= before + enough:
                     break
             else:
                 raise TrialError(f"it did not load within {_START_TIMEOUT_S:g} s")
@@ -244,27 +260,21 @@ class Interference:
 
     def _argv(self, site: Site, inside: Inside, stack: ExitStack) -> tuple[str, ...]:
         """Say what loads; what it works on goes with the stack."""
-        limit = str(_LIMIT_S)
         if self.kind == "cpu":
             look = ("cat", "/proc/self/status", "/proc/cpuinfo")
             if self.where == "inside":
                 told = inside.run(look, _LOOK_TIMEOUT_S)
             else:
                 told = process.run(Command(look), _LOOK_TIMEOUT_S).stdout
-            return (
-                "stress-ng", "--cpu", str(_processors(told)), "--cpu-load", str(self.level),
-                "--cpu-method", "int64",
-                "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
-            )  # fmt: skip
+            load = ("--cpu-load", str(self.level), "--cpu-method", "int64")
+            return stress_ng_argv("cpu", _processors(told), _LIMIT_S, *load, *_LOGGED)
         if self.kind == "memory":
-            return (
-                "stress-ng", "--stream", str(self.level), "--stream-l3-size", _STREAM_CACHE_SIZE,
-                "--temp-path", "/tmp", "--timeout", limit, "--quiet",  # noqa: S108 - it only tries it
-            )  # fmt: skip
+            size = ("--stream-l3-size", _STREAM_CACHE_SIZE)
+            return stress_ng_argv("stream", self.level, _LIMIT_S, *size, *_LOGGED)
         return (
             "fio", "--name", "tare-interference", *self._disk(site, inside, stack),
             "--rw", "randrw", "--bs", "4k", "--direct", "1", "--ioengine", "psync", "--thread",
-            "--numjobs", str(self.level), "--time_based", "--runtime", limit,
+            "--numjobs", str(self.level), "--time_based", "--runtime", str(_LIMIT_S),
         )  # fmt: skip
 
     def _disk(self, site: Site, inside: Inside, stack: ExitStack) -> tuple[str, ...]:

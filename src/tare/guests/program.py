@@ -97,7 +97,10 @@ class Program:
         Raises:
             TrialError: the guest does not answer.
         """
-        return self._agent.read(f"{self._base}.err").decode(errors="replace")
+        try:
+            return self._agent.read(f"{self._base}.err").decode(errors="replace")
+        except RefusedError:
+            return ""  # the shell that becomes the program has not made it yet
 
     def stop(self, timeout_s: float) -> dict[str, Any]:
         """Ask it to end (SIGTERM) and return its last JSON object ({} if it never wrote one).

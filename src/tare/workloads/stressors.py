@@ -22,6 +22,7 @@ from tare.levels import Factor, Settings, among, choice
 from tare.packages import PROGRAMS
 from tare.published.beside import Beside
 from tare.stats.fairness import jain_index
+from tare.stress_ng import stress_ng_argv
 from tare.workloads import Bench, Measurement, Statistic, Unit, papers, rows
 from tare.workloads.at_once import LEAST_RUNS, Counted, at_once
 from tare.workloads.findings import Findings
@@ -72,11 +73,8 @@ def stress_ng(what: str, stressor: str, *options: str) -> Method:
     """
 
     def argv(workers: int, seconds: int) -> tuple[str, ...]:
-        return (
-            "stress-ng", f"--{stressor}", str(workers), *options,
-            "--timeout", str(seconds), "--metrics", "--yaml", "/proc/self/fd/1",
-            "--temp-path", "/tmp",  # noqa: S108 - it only tries it
-        )  # fmt: skip
+        told = ("--metrics", "--yaml", "/proc/self/fd/1")
+        return stress_ng_argv(stressor, workers, seconds, *options, *told)
 
     return Method(argv, _bogo_rate, what)
 
