@@ -29,7 +29,7 @@ _PARTS_GIB_S = {
     "parse": 20.0, "pass_through_send": 1.8, "pass_through_receive": 1.8, "index_scan": 2.0,
 }  # fmt: skip
 _OVER_A_COPY, _OVER_AN_ECHO, _IDLE = 2.5, 1.3, 0.01
-_SIZE, _REPEATS = 2000, 12
+_SIZE, _REPEATS = 2000, 48
 _ONE_PLANE, _MORE_PLANES = 0.9, 0.7
 _WITHOUT_VNNI = "AVX2"
 
