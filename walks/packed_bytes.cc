@@ -58,19 +58,29 @@ void asked(const Action& action) {
 
 }  // namespace
 
-void PackedBytes::pack(const std::uint8_t* bytes, std::int64_t k, std::int64_t cols,
-                       std::int64_t rows, std::int64_t lda) {
+void PackedBytes::take(const std::uint8_t* bytes, std::int64_t k, std::int64_t cols) {
   k_ = k;
   cols_ = cols;
   plain_ = bytes;
-  layout_.reset();
+  layout_ = right_of(k, cols, memory::format_tag::ab);
+  read_ = bytes;
+}
+
+void PackedBytes::pack(const std::uint8_t* bytes, std::int64_t k, std::int64_t cols,
+                       std::int64_t rows, std::int64_t lda) {
+  take(bytes, k, cols);
   asked([&] {
     const auto found = kernel(left_of(rows, k, lda), right_of(k, cols, memory::format_tag::any),
                               sums_of(rows, cols));
-    if (!found) return;
-    layout_ = found->weights_desc();
-    memory from = at(right_of(k, cols, memory::format_tag::ab), bytes);
-    memory to = at(*layout_, packed_.reserve(static_cast<std::int64_t>(layout_->get_size())));
+    if (!found) {
+      layout_.reset();
+      return;
+    }
+    const memory::desc packed = found->weights_desc();
+    memory from = at(*layout_, bytes);
+    memory to = at(packed, packed_.reserve(static_cast<std::int64_t>(packed.get_size())));
+    layout_ = packed;
+    read_ = packed_.data();
     dnnl::stream stream(processor());
     dnnl::reorder(from, to).execute(stream, from, to);
     stream.wait();
@@ -82,11 +92,11 @@ void PackedBytes::multiply(std::int64_t rows, const std::uint8_t* a, std::int64_
   asked([&] {
     const memory::desc left = left_of(rows, k_, lda);
     const memory::desc sums = sums_of(rows, cols_);
-    if (const auto packed = layout_ ? kernel(left, *layout_, sums) : std::nullopt) {
+    if (const auto found = layout_ ? kernel(left, *layout_, sums) : std::nullopt) {
       dnnl::stream stream(processor());
-      dnnl::matmul(*packed).execute(stream, {{DNNL_ARG_SRC, at(left, a)},
-                                             {DNNL_ARG_WEIGHTS, at(*layout_, packed_.data())},
-                                             {DNNL_ARG_DST, at(sums, c)}});
+      dnnl::matmul(*found).execute(stream, {{DNNL_ARG_SRC, at(left, a)},
+                                            {DNNL_ARG_WEIGHTS, at(*layout_, read_)},
+                                            {DNNL_ARG_DST, at(sums, c)}});
       stream.wait();
       return;
     }

@@ -172,10 +172,18 @@ void Accumulator::pack(const Planes& b, std::int64_t k0, std::int64_t k, std::in
 void Accumulator::add_small(const Planes& a, const Planes& b, std::int64_t k0, std::int64_t k,
                             std::uint64_t grows_by) {
   if (narrow_bound_ + grows_by > std::numeric_limits<std::int32_t>::max()) spill();
+  narrow_bound_ += grows_by;
+  std::int32_t* const all_sums = narrow_.reserve(rows_ * cols_);
+  if (a.count() == 1 && b.count() == 1 && !has_narrow_) {  // nothing to add: one call does it all
+    packed_.resize(std::max<std::size_t>(packed_.size(), 1));
+    packed_[0].take(b.plane(0) + k0 * cols_, k, cols_);
+    packed_[0].multiply(rows_, a.plane(0) + k0, a.cols(), all_sums);
+    has_narrow_ = true;
+    return;
+  }
   const std::int64_t height = strip_rows(rows_);
   pack(b, k0, k, height, a.cols());
   std::int32_t* const all_terms = strips_.reserve(omp_get_max_threads() * height * cols_);
-  std::int32_t* const all_sums = narrow_.reserve(rows_ * cols_);
   for_strips(rows_, height, [&](std::int64_t row, std::int64_t rows) {
     std::int32_t* const terms = all_terms + omp_get_thread_num() * height * cols_;
     std::int32_t* const sums = all_sums + row * cols_;
@@ -193,7 +201,6 @@ void Accumulator::add_small(const Planes& a, const Planes& b, std::int64_t k0, s
     }
   });
   has_narrow_ = true;
-  narrow_bound_ += grows_by;
 }
 
 void Accumulator::add_large(const Planes& a, const Planes& b, std::int64_t k0, std::int64_t k) {

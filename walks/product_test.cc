@@ -190,11 +190,15 @@ TEST(PackedBytes, AreMultipliedExactlyUpToTheLargestSum) {
         const std::vector<std::uint8_t> right(static_cast<std::size_t>(k * cols), 127);
         PackedBytes packed;
         packed.pack(right.data(), k, cols, kRows, lda);
+        PackedBytes taken;
+        taken.take(right.data(), k, cols);
         for (const std::int64_t rows : {std::int64_t{1}, std::int64_t{3}, kRows}) {
-          std::vector<std::int32_t> sums(static_cast<std::size_t>(rows * cols));
-          packed.multiply(rows, left.data(), lda, sums.data());
-          for (const std::int32_t sum : sums) {
-            ASSERT_EQ(sum, k * 127 * 127) << rows << " x " << k << " x " << cols << " in " << lda;
+          for (const PackedBytes* const bytes : {&packed, &taken}) {
+            std::vector<std::int32_t> sums(static_cast<std::size_t>(rows * cols));
+            bytes->multiply(rows, left.data(), lda, sums.data());
+            for (const std::int32_t sum : sums) {
+              ASSERT_EQ(sum, k * 127 * 127) << rows << " x " << k << " x " << cols << " in " << lda;
+            }
           }
         }
       }

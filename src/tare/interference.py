@@ -62,7 +62,10 @@ _REFUSED_WITHIN_S = 1.0
 _PORT = 5201
 _DATAGRAM_BYTES = 1400
 _FILE_BYTES = 64 << 20
+_FILE_TIMEOUT_S = 10.0
+"""To write one, before any is read."""
 _LOGGED = ("--log-file", "/proc/self/fd/2")
+_DISKS = ("cat", "/proc/diskstats")
 _STARTS_WORKERS = "dispatching hogs"
 """What stress-ng then says there, after up to a second of an emulated processor."""
 _STREAM_CACHE_SIZE = "8M"
@@ -177,9 +180,20 @@ class Interference:
                 return sum(t.cpu_ns for t in account.threads if t.role in ("server", "vcpu"))
 
             def begun() -> bool:
-                return self.kind == "disk" or _STARTS_WORKERS in tool.stderr()
+                return _STARTS_WORKERS in tool.stderr()
 
-            with self._loading(tool, consumed_ns, _SEEN_NS, begun):
+            device = inside.facts.null_disk if self.where == "inside" else None
+
+            def read_bytes() -> int:
+                if device is not None:
+                    return _sectors_read(inside.run(_DISKS, _LOOK_TIMEOUT_S), device) * 512
+                return sum(_read_by(thread.tid) for thread in tool.account().threads)
+
+            with (
+                self._loading(tool, read_bytes, _SEEN_BYTES)
+                if self.kind == "disk"
+                else self._loading(tool, consumed_ns, _SEEN_NS, begun)
+            ):
                 yield
 
     @contextmanager
@@ -234,15 +248,17 @@ class Interference:
                     loader.stop()  # says why, if it failed
                     raise TrialError("it ended")
 
+        files = self.level if self.kind == "disk" else 0
+        patience_s = _START_TIMEOUT_S + files * _FILE_TIMEOUT_S
         try:
             at_work, before = False, 0
-            for _ in pauses(_START_TIMEOUT_S):
+            for _ in pauses(patience_s):
                 if not at_work:
                     at_work, before = begun(), counted()
                 elif counted() >= before + enough:
                     break
             else:
-                raise TrialError(f"it did not load within {_START_TIMEOUT_S:g} s")
+                raise TrialError(f"it did not load within {patience_s:g} s")
         except TrialError as error:
             raise TrialError(f"the interference '{self}' could not start: {error}") from error
         yield
@@ -345,6 +361,24 @@ def _processors(told: str) -> int:
     if mask := re.search(r"^Cpus_allowed:\s*([0-9a-f,]+)$", told, re.MULTILINE):
         return int(mask[1].replace(",", ""), 16).bit_count()
     return max(1, len(re.findall(r"^processor\b", told, re.MULTILINE)))
+
+
+def _read_by(tid: int) -> int:
+    """Bytes that a thread had read from devices (proc(5)): none while fio writes its files."""
+    try:
+        said = Path(f"/proc/{tid}/io").read_text(encoding="ascii")
+    except OSError:  # it has ended
+        return 0
+    found = re.search(r"^read_bytes: (\d+)$", said, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _sectors_read(diskstats: str, device: str) -> int:
+    """Of /proc/diskstats (proc(5)), the sixth word of a device's line."""
+    name = device.rpartition("/")[2]
+    return sum(
+        int(words[5]) for line in diskstats.split("\n") if name in (words := line.split())[2:3]
+    )
 
 
 def _busy_ns(stat: str) -> int:

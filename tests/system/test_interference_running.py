@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -45,6 +46,10 @@ def test_it_loads_while_the_context_is_open_and_not_after(
             assert any(name.startswith(("stress-ng", "iperf3", "fio")) for name in names), names
             classes = {os.sched_getscheduler(pid) for pid in new}
             assert classes == {os.SCHED_OTHER}
+            if what == "disk 1":
+                # While it writes its files it reads none.
+                said = "".join(Path(f"/proc/{pid}/io").read_text() for pid in new)
+                assert any(int(n) for n in re.findall(r"^read_bytes: (\d+)$", said, re.MULTILINE))
             time.sleep(0.5)  # as long as a trial: a busy machine may let a load wait for a moment
         assert set(traces.processes_of(owner_mark())) <= before
 
