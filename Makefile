@@ -72,11 +72,12 @@ fuzz: $(STAMPS)/packages ## fuzz what parses bytes from outside: every target fo
 # What knows no MPI: nvio is preloaded into MPI's programs, and a sanitizer's library has to come first.
 # A test program that this list forgets fails. Fast DDS 2 deletes its readers as another type: its fault.
 SANITIZED := $(foreach name,message samples exchange command_line udp end_to_end,echo_$(name)_test) \
-  probe_frame_test probe_test execute_test nvio-tests nvio-nodes-tests nvio-crash-tests walks-core-test
+  probe_frame_test probe_test execute_test nvio-tests nvio-nodes-tests nvio-crash-tests
 
 .PHONY: sanitize sanitize-memory sanitize-threads
 sanitize: sanitize-memory sanitize-threads ## the C++ tests under the sanitizers of memory, undefined behaviour and threads (an hour)
 sanitize-memory: KIND := address,undefined
+sanitize-memory: SANITIZED += walks-core-test
 sanitize-threads: KIND := thread
 # It sees no lock of a library that was not compiled with it, as transports' and OpenMP's are not.
 sanitize-threads: APART := --exclude-regex 'cyclonedds|fastdds|zeromq|AcrossVendors|walks-'

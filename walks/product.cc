@@ -26,11 +26,12 @@ std::int64_t strip_rows(std::int64_t rows) {
   return std::max<std::int64_t>(1, (rows + rounds * threads - 1) / (rounds * threads));
 }
 
-// Calls action(first row, rows) for every strip, on all threads; rethrows the first error.
+// Calls action(first row, rows) for every strip, on all threads; rethrows the first error. A single
+// strip is no parallel region: there oneDNN starts threads itself.
 template <typename Action>
 void for_strips(std::int64_t rows, std::int64_t height, const Action& action) {
   std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (rows > height)
   for (std::int64_t row = 0; row < rows; row += height) {
     try {
       action(row, std::min(height, rows - row));
@@ -155,16 +156,10 @@ void Accumulator::add(const Planes& a, const Planes& b) {
 // barrier is less than one a plane.
 void Accumulator::pack(const Planes& b, std::int64_t k0, std::int64_t k, std::int64_t height,
                        std::int64_t lda) {
-  const auto pack_one = [&](std::int64_t plane, std::int64_t /*one*/ = 1) {
-    packed_[static_cast<std::size_t>(plane)].pack(b.plane(static_cast<int>(plane)) + k0 * cols_, k,
-                                                  cols_, height, lda);
-  };
-  packed_.resize(std::max(packed_.size(), static_cast<std::size_t>(b.count())));
-  if (b.count() == 1) {
-    pack_one(0);
-  } else {
-    for_strips(b.count(), 1, pack_one);
-  }
+  for_strips(b.count(), 1, [&](std::int64_t plane, std::int64_t /*one*/) {
+    const int q = static_cast<int>(plane);
+    packed_.at(q).pack(b.plane(q) + k0 * cols_, k, cols_, height, lda);
+  });
 }
 
 // What fits s32 stays there across calls, for as long as the true bounds allow: half the memory to
@@ -175,9 +170,8 @@ void Accumulator::add_small(const Planes& a, const Planes& b, std::int64_t k0, s
   narrow_bound_ += grows_by;
   std::int32_t* const all_sums = narrow_.reserve(rows_ * cols_);
   if (a.count() == 1 && b.count() == 1 && !has_narrow_) {  // nothing to add: one call does it all
-    packed_.resize(std::max<std::size_t>(packed_.size(), 1));
-    packed_[0].take(b.plane(0) + k0 * cols_, k, cols_);
-    packed_[0].multiply(rows_, a.plane(0) + k0, a.cols(), all_sums);
+    packed_.front().take(b.plane(0) + k0 * cols_, k, cols_);
+    packed_.front().multiply(rows_, a.plane(0) + k0, a.cols(), all_sums);
     has_narrow_ = true;
     return;
   }
@@ -193,8 +187,8 @@ void Accumulator::add_small(const Planes& a, const Planes& b, std::int64_t k0, s
         const int shift = (p + q) * kPlaneBits;
         // Nothing is lost: a term that is not zero is part of a sum that fits.
         if (shift > 30) continue;
-        packed_[static_cast<std::size_t>(q)].multiply(rows, a.plane(p) + row * a.cols() + k0,
-                                                      a.cols(), adds ? terms : sums);
+        packed_.at(q).multiply(rows, a.plane(p) + row * a.cols() + k0, a.cols(),
+                               adds ? terms : sums);
         if (adds) add_shifted(sums, terms, rows * cols_, shift);
         adds = true;
       }
@@ -215,8 +209,8 @@ void Accumulator::add_large(const Planes& a, const Planes& b, std::int64_t k0, s
     for (int weight = 0; weight <= a.count() + b.count() - 2; ++weight) {
       bool adds = false;
       for (int p = std::max(0, weight - b.count() + 1); p <= std::min(weight, a.count() - 1); ++p) {
-        packed_[static_cast<std::size_t>(weight - p)].multiply(
-            rows, a.plane(p) + row * a.cols() + k0, a.cols(), adds ? terms : sums);
+        packed_.at(weight - p)
+            .multiply(rows, a.plane(p) + row * a.cols() + k0, a.cols(), adds ? terms : sums);
         if (adds) add_shifted(sums, terms, rows * cols_, 0);
         adds = true;
       }

@@ -5,10 +5,10 @@
 // (p, q) contributes its product shifted by 7 (p + q) bits.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "buffer.h"
 #include "packed_bytes.h"
@@ -16,6 +16,7 @@
 namespace walks {
 
 inline constexpr int kPlaneBits = 7;
+inline constexpr int kMostPlanes = (64 + kPlaneBits - 1) / kPlaneBits;
 
 // How many terms of 127 * 127 an s32 holds: the longest K of one product.
 inline constexpr std::int64_t kMostTerms = 0x7fffffff / (127 * 127);
@@ -89,7 +90,7 @@ class Accumulator {
   Buffer<std::int32_t> narrow_;
   Buffer<std::uint64_t> wide_;
   // While a product is added: the right operand's planes, and each thread's sums and terms.
-  std::vector<PackedBytes> packed_;
+  std::array<PackedBytes, kMostPlanes> packed_;
   Buffer<std::int32_t> strips_;
   Buffer<std::byte> cells_;
   bool has_narrow_ = false;

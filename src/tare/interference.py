@@ -55,6 +55,8 @@ _START_TIMEOUT_S = 20.0
 _SEEN_NS = 50_000_000
 """CPU time after which a tool is taken to be at work: five ticks of a guest's clock."""
 _SEEN_BYTES = 50_000
+_SEEN_READ = 1 << 20
+"""More than a tool reads of itself and its libraries."""
 _GUEST_TICKS_PER_S = 100
 _LOOK_TIMEOUT_S = 20.0
 _NEXT_TURN_S = 2.0
@@ -190,7 +192,7 @@ class Interference:
                 return sum(_read_by(thread.tid) for thread in tool.account().threads)
 
             with (
-                self._loading(tool, read_bytes, _SEEN_BYTES)
+                self._loading(tool, read_bytes, _SEEN_READ)
                 if self.kind == "disk"
                 else self._loading(tool, consumed_ns, _SEEN_NS, begun)
             ):
@@ -364,12 +366,15 @@ def _processors(told: str) -> int:
 
 
 def _read_by(tid: int) -> int:
-    """Bytes that a thread had read from devices (proc(5)): none while fio writes its files."""
+    """Bytes that a thread has read (proc(5)): fio next to none while it writes its files.
+
+    Not those of devices: a file system in user space tells none.
+    """
     try:
         said = Path(f"/proc/{tid}/io").read_text(encoding="ascii")
     except OSError:  # it has ended
         return 0
-    found = re.search(r"^read_bytes: (\d+)$", said, re.MULTILINE)
+    found = re.search(r"^rchar: (\d+)$", said, re.MULTILINE)
     return int(found[1]) if found else 0
 
 
