@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import Counter
+from tempfile import TemporaryDirectory
 
 from claims.checking import Found, Workshop
 from tare import process
@@ -17,6 +18,8 @@ _LACKS = 3
 """What the scripts end with where no such machine can be made here."""
 _COMMANDS = 'make run && make test; echo "ended with $?"'
 _TIMEOUT_S = 4 * 3600.0
+_LARGE = "/var/tmp"  # noqa: S108 - a folder of its own is made there
+"""A machine is some 7 GB, and /tmp may be in memory."""
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
 _COUNTED = re.compile(r"\b(\d+) (passed|failed|skipped|errors?)\b|\bout of (\d+)$", re.MULTILINE)
 
@@ -58,6 +61,8 @@ def said_there(
 ) -> str:
     """What a script of `setup/` prints that makes a new machine, and reaches what this one does.
 
+    Nothing of the machine is left, also where the script is killed and so removes nothing itself.
+
     Args:
         workshop: of the check.
         timeout_s: for how long it may run.
@@ -70,4 +75,6 @@ def said_there(
     """
     env = {name: os.environ[name] for name in _PROXIES if name in os.environ}
     argv = (str(workshop.home / "setup" / script), *words)
-    return process.run(Command(argv, env=env, cpus=cpus, cwd=workshop.home), timeout_s).stdout
+    with TemporaryDirectory(prefix="tare-", dir=os.environ.get("TMPDIR", _LARGE)) as made:
+        command = Command(argv, env={**env, "TMPDIR": made}, cpus=cpus, cwd=workshop.home)
+        return process.run(command, timeout_s).stdout

@@ -1,6 +1,10 @@
+from pathlib import Path
+
 import pytest
 
-from claims.new_machines import counted
+from claims.checking import Workshop
+from claims.new_machines import counted, said_there
+from tare.failures import ProcessError
 
 SAID = """\
 test-lab: 2324 passed, 1 skipped in 1242.86s (0:20:42)
@@ -24,3 +28,17 @@ def test_a_machine_is_green_if_tests_ran_and_all_ended_well(said: str, green: bo
 
 def test_what_every_runner_of_tests_says_is_summed():
     assert counted(SAID)[0] == {"passed": 2324 + 457 + 86, "skipped": 1}
+
+
+def test_of_a_machine_whose_making_is_cut_short_nothing_is_left(tmp_path: Path, monkeypatch):
+    script, large = tmp_path / "setup/fresh", tmp_path / "large"
+    script.parent.mkdir()
+    script.write_text("#!/bin/sh\nmktemp -d >made\nsleep 60\n")
+    script.chmod(0o755)
+    large.mkdir()
+    monkeypatch.setenv("TMPDIR", str(large))
+    with pytest.raises(ProcessError):
+        said_there(Workshop(*[tmp_path] * 4, lambda _: None), 2.0, "fresh", "bookworm")
+    made = Path((tmp_path / "made").read_text().strip())
+    assert large in made.parents
+    assert not list(large.iterdir())
