@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import platform
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -157,6 +159,22 @@ def test_a_container_ends_with_the_runtime_that_holds_it(tidy_site: Site) -> Non
         assert state["status"] == "running"
         with pytest.raises(TrialError, match="container does not exist"):
             inside.run(("true",), 30)
+
+
+@pytest.fixture
+def adopting() -> Iterator[None]:
+    prctl = ctypes.CDLL(None).prctl
+    prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+    yield
+    prctl(36, 0)
+
+
+@pytest.mark.usefixtures("adopting")
+def test_who_is_killed_in_a_container_becomes_nobodys_orphan(tidy_site: Site) -> None:
+    with Container().enter(tidy_site) as inside, inside.start(serve(inside)) as server:
+        server.event(30)
+    with suppress(ChildProcessError):  # there is no child at all
+        assert os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
 
 def test_two_containers_under_real_time_priority_do_not_wait_for_each_other(

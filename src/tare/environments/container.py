@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import secrets
+import signal
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 from tare import capabilities, process, rootless
+from tare.accounting import descendants
 from tare.command import Command, by_name
 from tare.environments import Availability, Facts, Inside, Row, Site, for_root, oci, scratch_disk
 from tare.environments.on_host import OnAnyHost, Server
@@ -27,6 +30,7 @@ from tare.process import ProcessError
 from tare.trees.merged import Merged, laid_out
 
 _TIMEOUT_S = 30.0
+_REAPING_S = 5.0
 RUNC = ("runc", "--rootless=true") if rootless.is_on() else ("runc",)
 _CPU_GROUP = Path("/sys/fs/cgroup/cpu")
 
@@ -86,7 +90,7 @@ class Container(OnAnyHost):
             held = (*runc, "run", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), name)
             # In the foreground: a detached runc would leave its output pipes to the container.
             holder = stack.enter_context(host.start(Command(held), name=name))
-            oci.await_pid(host, bundle / "pid", holder)
+            stack.callback(_end, host, holder, oci.await_pid(host, bundle / "pid", holder))
             budgeted = host.read(_CPU_GROUP / "cpu.rt_runtime_us") != ""
             with_the_host = site.placement.fifo is not None and budgeted
             facts = {
@@ -146,7 +150,7 @@ class _InsideContainer:
         with ExitStack() as stack:
             running, pid = self._added(stack, argv, env)
             stack.pop_all()
-        return Server(self.host, running, pid)
+        return _ContainedServer(self.host, running, pid)
 
     def run(
         self, argv: Sequence[str], timeout_s: float, env: Mapping[str, str] | None = None
@@ -180,6 +184,32 @@ class _InsideContainer:
             self.host.write(_CPU_GROUP / "cgroup.procs", str(pid))
             running.tell("go")
         return running, pid
+
+
+class _ContainedServer(Server):
+    """A server that `runc exec` started."""
+
+    def __exit__(self, *raised: object) -> None:
+        _end(self._host, self._process, self.pid)
+        super().__exit__(*raised)
+
+
+def _end(host: Host, starter: Process, pid: int) -> None:
+    """Kill a process in a container before the runc that started it, which then reaps it.
+
+    It would otherwise be an orphan, and the container could not end until PID 1 reaps it. Where
+    PID 1 is no init, as in a container that Tare runs in, that takes seconds, or never happens.
+    """
+    pidfd = None if host.far else process.pinned(pid)
+    if pidfd is None:
+        return
+    try:
+        if pid in descendants(starter.pid):
+            with suppress(ProcessLookupError):  # it has just ended
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            process.wait_pid(starter.pid, _REAPING_S)
+    finally:
+        os.close(pidfd)
 
 
 def _version(said: str) -> str:
