@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::process::Command;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::HANGS;
 
+type Tests = HashMap<ThreadId, (String, Instant)>;
+
 /// The tests that run, and since when.
-static RUNNING: LazyLock<Mutex<HashMap<ThreadId, (String, Instant)>>> = LazyLock::new(|| {
+static RUNNING: LazyLock<Mutex<Tests>> = LazyLock::new(|| {
     std::thread::spawn(watch);
     Mutex::default()
 });
@@ -20,34 +22,36 @@ struct Running;
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let id = std::thread::current().id();
-        RUNNING.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+        running().remove(&std::thread::current().id());
     }
 }
 
-/// The test that calls this is watched until it ends.
+/// The test that calls this is watched until it ends; each call begins its time anew, so that a
+/// benchmark may take as long as its many guests do.
 pub fn watched() {
     thread_local! {
-        static SELF: Running = {
-            let test = std::thread::current();
-            let entry = (test.name().unwrap_or("a thread of a test").to_owned(), Instant::now());
-            RUNNING.lock().unwrap_or_else(PoisonError::into_inner).insert(test.id(), entry);
-            Running
-        };
+        static SELF: Running = const { Running };
     }
+    let test = std::thread::current();
+    let entry = (test.name().unwrap_or("a thread of a test").to_owned(), Instant::now());
+    running().insert(test.id(), entry);
     SELF.with(|_| {});
+}
+
+fn running() -> MutexGuard<'static, Tests> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn watch() {
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        for (test, since) in RUNNING.lock().unwrap_or_else(PoisonError::into_inner).values() {
-            // Each of a test's steps may take so long, and it has many; none has needed a tenth.
-            if since.elapsed() > HANGS * 4 {
-                // Past the capture of output.
-                let _ = writeln!(std::io::stderr(), "{test} hangs since {:?}", since.elapsed());
-                end();
-            }
+        // Each of a test's steps may take so long, and it has many; none has needed a tenth.
+        let hangs = running().values().find(|(_, since)| since.elapsed() > HANGS * 4).cloned();
+        // The lock is given back by now: a test that ends for lack of its guests takes it.
+        if let Some((test, since)) = hangs {
+            // Past the capture of output.
+            let _ = writeln!(std::io::stderr(), "{test} hangs since {:?}", since.elapsed());
+            end();
         }
     }
 }
