@@ -161,6 +161,14 @@ def test_a_container_ends_with_the_runtime_that_holds_it(tidy_site: Site) -> Non
             inside.run(("true",), 30)
 
 
+def test_a_servers_children_end_with_it(inside: Inside) -> None:
+    with inside.start(("sh", "-c", "sleep 300 & echo '{}'; wait")) as server:
+        server.event(30)
+        children = accounting.descendants(server.pid)
+    assert children
+    assert all(process.wait_pid(child, 10) for child in children)
+
+
 @pytest.fixture
 def adopting() -> Iterator[None]:
     prctl = ctypes.CDLL(None).prctl

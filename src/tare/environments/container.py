@@ -90,7 +90,8 @@ class Container(OnAnyHost):
             held = (*runc, "run", "--bundle", str(bundle), "--pid-file", str(bundle / "pid"), name)
             # In the foreground: a detached runc would leave its output pipes to the container.
             holder = stack.enter_context(host.start(Command(held), name=name))
-            stack.callback(_end, host, holder, oci.await_pid(host, bundle / "pid", holder))
+            stack.callback(_end, host, holder)
+            oci.await_pid(host, bundle / "pid", holder)
             budgeted = host.read(_CPU_GROUP / "cpu.rt_runtime_us") != ""
             with_the_host = site.placement.fifo is not None and budgeted
             facts = {
@@ -190,26 +191,23 @@ class _ContainedServer(Server):
     """A server that `runc exec` started."""
 
     def __exit__(self, *raised: object) -> None:
-        _end(self._host, self._process, self.pid)
+        _end(self._host, self._process)
         super().__exit__(*raised)
 
 
-def _end(host: Host, starter: Process, pid: int) -> None:
-    """Kill a process in a container before the runc that started it, which then reaps it.
+def _end(host: Host, starter: Process) -> None:
+    """Kill who is in a container before the runc that started them, which then reaps them.
 
-    It would otherwise be an orphan, and the container could not end until PID 1 reaps it. Where
+    They would otherwise be orphans, and the container could not end until PID 1 reaps them. Where
     PID 1 is no init, as in a container that Tare runs in, that takes seconds, or never happens.
     """
-    pidfd = None if host.far else process.pinned(pid)
-    if pidfd is None:
+    if host.far or not starter.alive():
         return
-    try:
-        if pid in descendants(starter.pid):
-            with suppress(ProcessLookupError):  # it has just ended
-                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-            process.wait_pid(starter.pid, _REAPING_S)
-    finally:
-        os.close(pidfd)
+    for pid in (inner := descendants(starter.pid)):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    if inner:
+        process.wait_pid(starter.pid, _REAPING_S)
 
 
 def _version(said: str) -> str:
