@@ -72,9 +72,9 @@ SampledTimer::SampledTimer(std::atomic<std::uint32_t>& calls, const FileEntry& e
   const bool slow = median.load(std::memory_order_relaxed) > kMuchSlower;
   const std::uint32_t call = calls.load(std::memory_order_relaxed) + 1;
   calls.store(call, std::memory_order_relaxed);
-  sampling_ = call % (slow ? kEverySlow : kEvery) == 0 ||
-              samples.load(std::memory_order_relaxed) < kFirstSamples;
-  sampling_ = sampling_ && !beside_fetch(entry, direction);
+  in_turn_ = call % (slow ? kEverySlow : kEvery) == 0;
+  sampling_ = (in_turn_ || samples.load(std::memory_order_relaxed) < kFirstSamples) &&
+              !beside_fetch(entry, direction);
   if (sampling_) start_ = clock_now();
 }
 
@@ -86,6 +86,8 @@ void SampledTimer::note(FileEntry& entry, std::uint64_t length) const {
   const bool is_read = direction_ == Direction::read;
   auto& samples = is_read ? entry.read_samples : entry.write_samples;
   const std::uint32_t before = samples.fetch_add(1, std::memory_order_relaxed);
+  // Begun before the first ones were enough: some rank may have gone by what those found.
+  if (before >= kFirstSamples && !in_turn_) return;
   step(is_read ? entry.read_seconds : entry.write_seconds, seconds, before);
   blend(is_read ? entry.slow_reads : entry.slow_writes, seconds > kSlowSeconds ? 1.0F : 0.0F,
         before);

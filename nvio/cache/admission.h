@@ -30,6 +30,7 @@ class SampledTimer {
 
  private:
   Direction direction_;
+  bool in_turn_ = false;  // and not as one of the first
   bool sampling_ = false;
   TimePoint start_{};
 };

@@ -75,8 +75,10 @@ class CachedFile {
   // Whether they should be: what the cache does not take would be a call of the file for each.
   bool takes_runs(Direction direction) const;
   bool is_active() const { return entry_.aside.load() == 0 && entry_.mode.load() == kActive; }
-  // Whether some should be all the same, to learn how long such a call takes.
-  bool lacks_times(Direction direction) const;
+  // Whether the next ones should be all the same: to learn how long such a call takes, or since the
+  // file is about to be cached. Who left the rest to the MPI then would leave holes in what other
+  // ranks write, each of them a write-back of its own.
+  bool is_undecided(Direction direction) const;
   // Whether a write goes round the cache for its size, or as a long one in a stream. Asked once for
   // each write: by `write` itself, or, where several nodes share it out, before that.
   bool is_large_write(std::uint64_t offset, std::uint64_t length) {

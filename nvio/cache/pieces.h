@@ -17,7 +17,7 @@ template <typename File>
 bool takes(File& file, const View& view, Direction direction, std::uint64_t bytes) {
   if (bytes == 0) return false;
   if (view.is_one_run()) return bytes < file.entry().bypass_size && file.takes_runs(direction);
-  return file.takes_runs(direction) || file.lacks_times(direction);
+  return file.takes_runs(direction) || file.is_undecided(direction);
 }
 
 // Calls move(runs, bytes) for the runs of `length` bytes of a view, a group of them after the
@@ -35,7 +35,7 @@ bool move_pieces(File& file, const View& view, Direction direction, std::uint64_
     const bool takes_runs = file.takes_runs(direction);
     const std::uint64_t bytes = walk.next(runs, takes_runs ? kRunsAtATime : kFirstSamples);
     if (bytes == 0) return true;
-    if (!takes_runs && (!file.lacks_times(direction) || std::ranges::any_of(runs, is_long))) {
+    if (!takes_runs && (!file.is_undecided(direction) || std::ranges::any_of(runs, is_long))) {
       return false;
     }
     if (!move(runs, bytes)) return false;

@@ -48,7 +48,7 @@ class JobFile {
   // Whether what they need is cached here and at other nodes, or may be.
   bool takes_runs(Direction direction) const;
   // Whether that is not known yet: the first ones tell.
-  bool lacks_times(Direction direction) const;
+  bool is_undecided(Direction direction) const;
   // Whether the file is at least so long.
   bool reaches(std::uint64_t end);
   // The same of a window (cache/cached_file.h).

@@ -205,12 +205,12 @@ bool JobFile::takes_runs(Direction direction) const {
   if (broken_.load() != 0) return false;
   if (nodes_ == 1) return cached_.takes_runs(direction);
   // Where all of the bytes are another node's, that one learns how long calls take; it decides.
-  const bool may_be_elsewhere = cached_.is_active() && cached_.lacks_times(direction);
+  const bool may_be_elsewhere = cached_.is_active() && cached_.is_undecided(direction);
   return is_routed() && (may_be_elsewhere || cached_.takes_runs(direction));
 }
 
-bool JobFile::lacks_times(Direction direction) const {
-  return broken_.load() == 0 && cached_.lacks_times(direction);
+bool JobFile::is_undecided(Direction direction) const {
+  return broken_.load() == 0 && cached_.is_undecided(direction);
 }
 
 bool JobFile::reaches(std::uint64_t end) {

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
+#include <thread>
 
 namespace nvio {
 namespace {
@@ -84,6 +87,20 @@ TEST_F(Admission, TimesNoReadBesideAFetch) {
   const SampledTimer writing(calls, *entry, Direction::write);
   writing.note(*entry, kPageSize);
   EXPECT_EQ(entry->write_samples, 1U);
+}
+
+// Ranks that began beside each other would decide otherwise, one by eight samples and one by nine.
+TEST_F(Admission, GoesByTheFirstSamplesWhateverWasBegunBesideThem) {
+  const auto entry = slow_file();
+  std::atomic<std::uint32_t> calls{0};
+  const SampledTimer beside(calls, *entry, Direction::write);
+  for (std::uint32_t i = 0; i < kFirstSamples; ++i) {
+    SampledTimer(calls, *entry, Direction::write).note(*entry, kPageSize);
+  }
+  const float found = entry->slow_writes;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  beside.note(*entry, kPageSize);
+  EXPECT_EQ(entry->slow_writes, found);
 }
 
 // Which of eight writes of `length` bytes, each `step` further, is the first of a stream; 0: none.

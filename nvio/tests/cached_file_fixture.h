@@ -23,6 +23,14 @@ namespace nvio {
 
 namespace fs = std::filesystem;
 
+// As if calls on the file had been found slow.
+inline void seem_slow(CachedFile& file) {
+  FileEntry& entry = file.entry();
+  entry.read_samples = entry.write_samples = 100;
+  entry.slow_reads = entry.slow_writes = 1;
+  entry.read_seconds = entry.write_seconds = 1e-3F;
+}
+
 class CachedFileTest : public ::testing::Test, protected TemporaryStore {
  protected:
   CachedFileTest() : TemporaryStore("test") {}

@@ -23,14 +23,6 @@
 namespace nvio {
 namespace {
 
-// As if calls on the file had been found slow.
-void seem_slow(CachedFile& file) {
-  FileEntry& entry = file.entry();
-  entry.read_samples = entry.write_samples = 100;
-  entry.slow_reads = entry.slow_writes = 1;
-  entry.read_seconds = entry.write_seconds = 1e-3F;
-}
-
 struct Model {
   std::string bytes;
   void write(std::uint64_t offset, const std::string& data) {
@@ -62,12 +54,12 @@ TEST_F(CachedFileTest, TimesWritesAlsoWhereReadsHadTheFileAdmitted) {
   char byte = 'x';
   file->read(0, &byte, 1);
   ASSERT_EQ(file->entry().mode, kActive);
-  EXPECT_TRUE(file->lacks_times(Direction::write));
+  EXPECT_TRUE(file->is_undecided(Direction::write));
   for (std::uint32_t i = 0; i < kFirstSamples; ++i) {
     const FileRun run{std::uint64_t{i} * 5000, 1};
     EXPECT_TRUE(file->write_runs({&run, 1}, &byte));
   }
-  EXPECT_FALSE(file->lacks_times(Direction::write));
+  EXPECT_FALSE(file->is_undecided(Direction::write));
   EXPECT_FALSE(file->takes_runs(Direction::write)) << "a local file's calls are not slow";
   ::close(fd);
   session->release(file);

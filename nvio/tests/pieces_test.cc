@@ -1,5 +1,7 @@
 // Pieces of views beside an MPI's windows: what keeps these from undoing those, and when it is a
 // lock of the file system.
+#include "../cache/pieces.h"
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -8,6 +10,10 @@
 #include <chrono>
 #include <csignal>
 #include <future>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "cached_file_fixture.h"
 
@@ -69,6 +75,28 @@ TEST_F(PiecesTest, AreLockedWhileTheFileIsPlain) {
   const CachedFile::Undisturbed here(*file_, 0, 100);
   EXPECT_TRUE(is_locked());
   EXPECT_EQ(file_->drain(), 0) << "who begins to cache the file waits for himself";
+}
+
+// What one rank leaves to the MPI then are holes in what the others write: at the close each piece
+// between them is a call of the file system.
+TEST_F(PiecesTest, AreGoneOnWithWhereASlowFileIsAboutToBeCached) {
+  settings_.file.admit = Admit::automatic;
+  acquire();
+  seem_slow(*file_);
+  const View pieces = *View::of({{{0, 512}}, 2048}, 0);
+  const std::string data(100 * 512, 'x');
+  const char* left = data.data();
+  // As another rank's write of pieces elsewhere in the file.
+  std::unique_lock<SharedLock> elsewhere(file_->entry().writes_under_way[kWritesUnderWay - 1].lock);
+  std::size_t groups = 0;
+  EXPECT_TRUE(move_pieces(*file_, pieces, Direction::write, 0, data.size(),
+                          [&](std::span<const FileRun> runs, std::uint64_t bytes) {
+                            if (++groups == 2) elsewhere.unlock();
+                            return file_->write_runs(runs, std::exchange(left, left + bytes));
+                          }));
+  EXPECT_EQ(groups, 3U) << "two small ones that go to the file, and the rest";
+  EXPECT_TRUE(file_->is_active());
+  EXPECT_FALSE(file_->is_undecided(Direction::write));
 }
 
 TEST_F(PiecesTest, AreWaitedForByWhoLocksARange) {

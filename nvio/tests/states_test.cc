@@ -17,14 +17,6 @@ namespace {
 constexpr std::uint64_t kPiece = 4096;
 constexpr std::uint64_t kPieces = 100;
 
-// As if calls on the file had been found slow.
-void seem_slow(CachedFile& file) {
-  FileEntry& entry = file.entry();
-  entry.read_samples = entry.write_samples = 100;
-  entry.slow_reads = entry.slow_writes = 1;
-  entry.read_seconds = entry.write_seconds = 1e-3F;
-}
-
 class StatesTest : public CachedFileTest {
  protected:
   void SetUp() override {
