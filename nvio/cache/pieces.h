@@ -26,16 +26,18 @@ template <typename File, typename Move>
 bool move_pieces(File& file, const View& view, Direction direction, std::uint64_t position,
                  std::uint64_t length, Move&& move) {
   constexpr std::size_t kRunsAtATime = 4096;
+  constexpr int kMostUndecided = 64;  // groups: a node that cannot be reached would never begin
   static thread_local std::vector<FileRun> runs;
   View::Walk walk(view, position, length);
   const auto is_long = [&](const FileRun& run) { return run.length >= file.entry().bypass_size; };
-  for (;;) {
+  for (int undecided = 0;;) {
     // The first ones go to the file, to learn whether it is slow; where it is not, the MPI does
     // all. What is long, and goes round the cache, does not show that.
     const bool takes_runs = file.takes_runs(direction);
     const std::uint64_t bytes = walk.next(runs, takes_runs ? kRunsAtATime : kFirstSamples);
     if (bytes == 0) return true;
-    if (!takes_runs && (!file.is_undecided(direction) || std::ranges::any_of(runs, is_long))) {
+    if (!takes_runs && (++undecided > kMostUndecided || !file.is_undecided(direction) ||
+                        std::ranges::any_of(runs, is_long))) {
       return false;
     }
     if (!move(runs, bytes)) return false;

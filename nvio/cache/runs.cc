@@ -55,9 +55,7 @@ bool CachedFile::takes_runs(Direction direction) const { return is_active() && p
 
 bool CachedFile::is_undecided(Direction direction) const {
   if (entry_.aside.load() != 0 || !is_automatic()) return false;
-  // On several nodes that can take long, and each piece would be a call till then.
-  const bool begins = session_.nodes() <= 1 && nothing_cached() && is_slow(entry_, direction);
-  return begins || !is_timed(entry_, direction);
+  return !is_timed(entry_, direction) || (nothing_cached() && is_slow(entry_, direction));
 }
 
 template <typename Byte, typename Some, typename One>

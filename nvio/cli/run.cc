@@ -73,7 +73,8 @@ std::string name_of_run() {
          std::to_string(std::chrono::duration_cast<std::chrono::seconds>(now).count());
 }
 
-// Processes of a job that was killed, and the managers of its nodes, may take a moment to go.
+// Processes of a job that was killed, and the managers of its nodes, may take a moment to go; who
+// goes last takes the store away, file by file.
 int finish_store(const std::string& folder) {
   RecoverOptions options;
   options.latest = true;
@@ -82,7 +83,8 @@ int finish_store(const std::string& folder) {
     struct stat status {};
     if (lstat(folder.c_str(), &status) != 0) return 0;
     report = recover(folder, options);
-    if (report.problem.find("still running") == std::string::npos) break;
+    const bool still_runs = report.problem.find("still running") != std::string::npos;
+    if (report.problem.empty() || (!still_runs && why_no_store(folder).empty())) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   if (!report.problem.empty()) {

@@ -3,8 +3,9 @@
 
     words.py NVIO
 
-A command line that is wrong ends with 2 and names what is wrong; a folder that is no store with 1.
-Nothing of it goes to standard output, which scripts read.
+A command line that is wrong ends with 2 and names what is wrong; a folder that is no store with 1,
+unless it is that of a job which is just taking it away. Nothing of it goes to standard output,
+which scripts read.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ import tempfile
 
 from launch import say
 
+GOING = """
+store=/dev/shm/nvio-$(id -u)-$NVIO_SESSION
+mkdir -m 700 "$store"
+(sleep 0.3; rmdir "$store") >/dev/null 2>&1 &
+"""
 WRONG = {
     ("bogus",): (2, "there is no command 'bogus'"),
     (): (2, "subcommand"),
@@ -28,6 +34,7 @@ WRONG = {
     ("run", "--stats=more", "--", "true"): (2, "off, job or ranks"),
     ("run", "--stats-file", "/nowhere/stats", "--", "true"): (2, "cannot write /nowhere/stats"),
     ("run", "--stats", "--", "true"): (0, "nvio served no process of this command"),
+    ("run", "--", "sh", "-c", GOING): (0, ""),
     ("list", "/nowhere"): (1, "cannot look into /nowhere"),
     ("run", "--", "/nowhere/program"): (127, "/nowhere/program"),
     ("inspect", "/nowhere"): (1, "no store at /nowhere"),
