@@ -84,7 +84,7 @@ TEST_F(PiecesTest, AreGoneOnWithWhereASlowFileIsAboutToBeCached) {
   acquire();
   seem_slow(*file_);
   const View pieces = *View::of({{{0, 512}}, 2048}, 0);
-  const std::string data(100 * 512, 'x');
+  const std::string data(100 * std::size_t{512}, 'x');
   const char* left = data.data();
   // As another rank's write of pieces elsewhere in the file.
   std::unique_lock<SharedLock> elsewhere(file_->entry().writes_under_way[kWritesUnderWay - 1].lock);
