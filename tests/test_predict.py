@@ -176,6 +176,8 @@ COSTS = {
     "inside system call": 100.0,
     "inside function in a request": 12.0,
     "function in a request": 12.0,
+    "inside cold function": 6.0,
+    "cold function": 6.0,
 }
 
 
@@ -183,7 +185,7 @@ def truth_us(cell):
     return 10.0 if cell.levels["environment"] == "native" else 100.0
 
 
-def start(folder, *, environments=("native", "uml"), counted=True, text=EXPERIMENT):
+def start(folder, *, environments=("native", "uml"), counted=True, text=EXPERIMENT, there=None):
     """A record as experiments/predict.yaml gives it, with an environment ten times as dear."""
     record = records.make(folder, records.Recipe(blocks=2, requests=200, truth_us=truth_us), text)
     with record.writing() as writer:
@@ -192,6 +194,9 @@ def start(folder, *, environments=("native", "uml"), counted=True, text=EXPERIME
             if cell.replica > 1 or environment not in environments:
                 continue
             factor = 1.0 if environment == "native" else 10.0
+            costs = {k: v * factor for k, v in COSTS.items()}
+            if environment != "native":
+                costs |= there or {}
             counts = {"server calls": 2.0, "server switches": 1.0}
             if counted:
                 counts["server clock readings"] = 5.0 if "cyclone" in cell.id else 0.0
@@ -201,7 +206,7 @@ def start(folder, *, environments=("native", "uml"), counted=True, text=EXPERIME
                         repeat=repeat,
                         cell=cell.id,
                         unit_costs_ns=COSTS,
-                        unit_medians_ns={k: v * factor for k, v in COSTS.items()},
+                        unit_medians_ns=costs,
                         counts=counts,
                         mean_ns=1e4,
                     )
@@ -217,6 +222,20 @@ def test_what_was_measured_on_the_host_alone_becomes_a_target(tmp_path):
     assert base.counts["clock"] == 5.0
     assert base.costs_there_ns["clock"] == pytest.approx(200.0)
     assert base.here_ns == pytest.approx(1e4, rel=0.05)
+
+
+def test_code_that_no_response_shows_costs_what_cold_code_does_there_over_here(tmp_path):
+    hidden = {"function in a request": -20.0, "cold function": 9.0}
+    found, refused = predict.targets(start(tmp_path / "r", there=hidden))
+    assert refused == []
+    costs = found[0].ground["p50"].costs_there_ns
+    assert costs["client"] == pytest.approx(12.0 * 9.0 / 6.0)
+    assert costs["code"] == pytest.approx(120.0)
+
+
+def test_code_that_no_response_shows_and_nothing_measured_by_itself_is_a_refusal(tmp_path):
+    record = start(tmp_path / "r", there={"function in a request": -20.0, "cold function": 0.0})
+    assert "no whole overhead vector" in reasons(record)[0]
 
 
 def reasons(record):

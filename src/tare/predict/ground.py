@@ -14,7 +14,7 @@ from tare.analysis.sessions import Sessions
 from tare.analysis.threads import lines_of
 from tare.cell import Cell
 from tare.errors import UsageError
-from tare.predict.model import COSTS, Ground
+from tare.predict.model import COLD, COSTS, Ground
 from tare.record import Record
 from tare.workloads import rows
 
@@ -223,20 +223,46 @@ class _Reader:
 
     def _vector(self, environment: str, like: Cell) -> dict[str, float] | None:
         """Unit costs there, by kind, over the repeats; None where one is missing."""
+        there, here = self._costs(environment, like), self._costs(HOST, like)
+        vector: dict[str, float] = {}
+        for kind, name in COSTS.items():
+            values = _values(there, name)
+            if kind not in COLD or not values:
+                cost = min(values, default=0.0)  # disturbance only adds to it
+            elif min(values) > 0.0:
+                cost = median(values)  # a difference of two, which disturbance moves either way
+            else:
+                cost = _as_cold(there, here, name, COLD[kind])
+            if cost <= 0.0:
+                return None
+            vector[kind] = cost
+        return vector
+
+    def _costs(self, environment: str, like: Cell) -> list[Mapping[str, float]]:
+        """The unit costs of each session that measured them there, in the same placement."""
         wanted = like.levels.get("placement"), like.levels.get("scheduling")
-        found = [
+        return [
             session.unit_medians_ns
             for cell in self._cells
             if cell.levels.get("environment") == environment
             and (cell.levels.get("placement"), cell.levels.get("scheduling")) == wanted
             for session in self._sessions.counted(cell.id)
         ]
-        vector = {}
-        for kind, name in COSTS.items():
-            values = [costs[name] for costs in found if name in costs]
-            # Disturbance adds to a cost, but a difference of two it moves either way.
-            cost = (median if kind in ("code", "client") else min)(values) if values else 0.0
-            if cost <= 0.0:
-                return None
-            vector[kind] = cost
-        return vector
+
+
+def _as_cold(
+    there: Sequence[Mapping[str, float]], here: Sequence[Mapping[str, float]], name: str, cold: str
+) -> float:
+    """What code costs in a request where the difference of two responses does not show it.
+
+    So it is across processors, where such code overlaps with waking up. Its cost on the host is
+    multiplied by what cold code costs by itself there over here. 0 where that is not known.
+    """
+    on_host, cold_there, cold_here = _values(here, name), _values(there, cold), _values(here, cold)
+    if not on_host or not cold_there or min(cold_here, default=0.0) <= 0.0:
+        return 0.0
+    return median(on_host) * median(cold_there) / median(cold_here)
+
+
+def _values(sessions: Sequence[Mapping[str, float]], name: str) -> list[float]:
+    return [costs[name] for costs in sessions if name in costs]

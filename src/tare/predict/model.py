@@ -37,6 +37,8 @@ COSTS: Mapping[str, str] = {
     "client": "function in a request",
 }
 """Kind -> the unit cost of the overhead vector that prices it."""
+COLD: Mapping[str, str] = {"code": "inside cold function", "client": "cold function"}
+"""Kind of code in a request -> what such code costs cold by itself."""
 _COUNTED = ("clock", "wake-ups", "calls")
 _CALLS_OF_A_WAKE_UP = 2.0
 """One wakes, one sleeps; the cost of a wake-up holds both."""
