@@ -15,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,6 @@ from tare.errors import TrialError
 from tare.stats.bounds import Kept
 
 _RIGHT = 0.85
-_REPEATS = 5
 _MIB = 1 << 20
 _CUT = 0.6
 
@@ -67,7 +67,7 @@ class Advised:
     @property
     def right(self) -> bool:
         """Whether following the advice loses less than 20 % to the other choice."""
-        return self.compared.right is not False
+        return self.compared.right in (None, Kept.HOLDS)
 
     @property
     def apart(self) -> float | None:
@@ -88,7 +88,7 @@ def judged(found: list[Advised], refused: dict[str, str], lacking: dict[str, str
     """
     right = sum(one.right for one in found)
     asked = len(found) + len(refused)
-    effects = [one.compared.right for one in found if one.compared.right is not None]
+    effects = Counter(one.compared.right for one in found)
     apart = [one.apart for one in found if one.apart is not None]
     alike = sum(
         one.compared.predicted["verdict"] == one.from_traces["verdict"]
@@ -97,10 +97,10 @@ def judged(found: list[Advised], refused: dict[str, str], lacking: dict[str, str
     )
     said_no = sum(why is not None for why in lacking.values())
     figure = (
-        f"advice right for {right} of {asked} programs ({sum(effects)} of {len(effects)} with an"
-        f" effect over 20 %); from nvio's own traces of the same runs the same advice for"
-        f" {alike} of {len(apart)}, I/O times predicted from the log"
-        f" {median(apart) if apart else 0:.2f} times theirs in the median"
+        f"advice right for {right} of {asked} programs ({effects[Kept.HOLDS]} of"
+        f" {effects[Kept.HOLDS] + effects[Kept.FAILS]} with an effect over 20 %); from nvio's own"
+        f" traces of the same runs the same advice for {alike} of {len(apart)}, I/O times predicted"
+        f" from the log {median(apart) if apart else 0:.2f} times theirs in the median"
         f" ({min(apart, default=0):.2f} to {max(apart, default=0):.2f}); logs that lack something"
         f" refused: {said_no} of {len(lacking)}"
     )
@@ -111,7 +111,7 @@ def judged(found: list[Advised], refused: dict[str, str], lacking: dict[str, str
                 "cached_s": one.compared.cached,
                 "predicted": one.compared.predicted,
                 "predicted_from_traces": one.from_traces,
-                "effect": one.compared.effect,
+                "effect": one.compared.effect.estimate,
                 "right": one.right,
             }
             for one in found
@@ -188,11 +188,10 @@ def advice(workshop: Workshop) -> Found:
                     refused[name] = predicted
                     workshop.say(f"{name}: {predicted}")
                     continue
-                times = calibrated.turns(grid, _REPEATS)
-                found.append(Advised(Compared(name, predicted, *times), own))
+                found.append(Advised(calibrated.compared(grid, predicted), own))
                 workshop.say(
                     f"{name}: {predicted['verdict']}, plain over nvio"
-                    f" {found[-1].compared.effect:.2f}"
+                    f" {found[-1].compared.effect.estimate:.2f}"
                 )
             if calibrated.kind == "throttled":
                 lacking = _lacking(calibrated, Grid("write", "random", 4096, 1, 16 * _MIB))

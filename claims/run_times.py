@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Collection, Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -18,13 +19,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from claims.checking import Found, Workshop
 from tare import filesystems, process
 from tare.command import Command
 from tare.environments import Site
 from tare.errors import TrialError
 from tare.filesystems import Mounted
-from tare.stats.bounds import Kept
+from tare.stats import Interval, Method, mean_interval
+from tare.stats.bounds import LOOKS, Bound, Kept, all_kept, look_blocks, look_confidence
 from tare.testing.site import site_for
 from tare.workloads.mpi_io_job import Cache, Job, run
 
@@ -33,8 +37,10 @@ _OF_SPREAD = 1.5
 _EFFECT = 1.2
 """Plain's time over nvio's, or the other way round: from here on advice must be right."""
 _RIGHT = 0.90
+_CONFIDENCE = look_confidence(0.95)
 _RANKS = 4
-_REPEATS = 5
+_LEAST, _MOST = 5, 20
+"""Pairs of runs: more are added until it is decided on which side of `_EFFECT` a program is."""
 TIMEOUT_S = 300.0
 _MIB = 1 << 20
 
@@ -103,9 +109,15 @@ class Compared:
         return median(command), median(io)
 
     @property
-    def effect(self) -> float:
-        """Plain's run time over nvio's."""
-        return median(seconds for seconds, _ in self.plain) / self.seconds[0]
+    def effect(self) -> Interval:
+        """Plain's run time over nvio's, pair by pair."""
+        plain, cached = (np.log([seconds for seconds, _ in of]) for of in (self.plain, self.cached))
+        return mean_interval(plain - cached, _CONFIDENCE, Method.T).exponential
+
+    @property
+    def small(self) -> Kept:
+        """Whether plain and nvio are within `_EFFECT` of each other, so that either would do."""
+        return Bound("effect", self.effect, least=1 / _EFFECT, most=_EFFECT).kept
 
     @property
     def errors(self) -> tuple[float, float]:
@@ -127,13 +139,13 @@ class Compared:
         return median(abs(a - b) for i, a in enumerate(times) for b in times[:i]) / median(times)
 
     @property
-    def right(self) -> bool | None:
+    def right(self) -> Kept | None:
         """Whether the advice was right; None where either would do."""
-        if self.effect > _EFFECT:
-            return bool(self.predicted["verdict"] == "use")
-        if self.effect < 1 / _EFFECT:
-            return bool(self.predicted["verdict"] == "do not use")
-        return None
+        better = "use" if (self.effect.estimate or 0.0) > 1.0 else "do not use"
+        is_better = bool(self.predicted["verdict"] == better)
+        if self.small is Kept.FAILS:
+            return Kept.counted(is_better)
+        return None if is_better or self.small is Kept.HOLDS else Kept.INCONCLUSIVE
 
 
 def compared(found: list[Compared], refused: dict[str, str]) -> Found:
@@ -142,27 +154,36 @@ def compared(found: list[Compared], refused: dict[str, str]) -> Found:
         median(abs(one.errors[which]) for one in found) if found else 1.0 for which in (0, 1)
     )
     spread = median(one.spread for one in found) if found else 0.0
-    advised = [one.right for one in found if one.right is not None]
-    right = sum(advised) / len(advised) if advised else 0.0
+    advised = Counter(one.right for one in found)
+    right, wrong, unsure = (advised[kept] for kept in Kept)
     figure = (
         f"median error {command:.1%} of the run time (repeats are {spread:.0%} apart),"
-        f" {io:.1%} of its I/O time; advice right in {sum(advised)} of {len(advised)} cases"
-        f" with an effect over 20 %; intervals hold {sum(one.within for one in found)} of"
-        f" {len(found)}; refused: {len(refused)}"
+        f" {io:.1%} of its I/O time; advice right in {right} of {right + wrong} cases with an"
+        f" effect over 20 %, and undecided in {unsure}; intervals hold"
+        f" {sum(one.within for one in found)} of {len(found)}; refused: {len(refused)}"
     )
-    holds = command <= max(_ERROR, _OF_SPREAD * spread) and right >= _RIGHT and not refused
     data = {
         one.program: {
             "plain_s": one.plain,
             "cached_s": one.cached,
             "predicted": one.predicted,
             "errors": one.errors,
-            "effect": one.effect,
+            "effect": [one.effect.estimate, one.effect.low, one.effect.high],
             "advice_right": one.right,
         }
         for one in found
     }
-    return Found(figure, {"workloads": data, "refused": refused}, counted=Kept.counted(holds))
+    close = command <= max(_ERROR, _OF_SPREAD * spread) and not refused
+    kept = all_kept([Kept.counted(close), _advice_kept(right, wrong, unsure)])
+    return Found(figure, {"workloads": data, "refused": refused}, counted=kept)
+
+
+def _advice_kept(right: int, wrong: int, unsure: int) -> Kept:
+    """Whether enough is right, whatever the unsure are: no case, or one with the wrong advice."""
+    if right < _RIGHT * (right + wrong):
+        return Kept.FAILS
+    enough = right > 0 and right >= _RIGHT * (right + wrong + unsure)
+    return Kept.HOLDS if enough else Kept.INCONCLUSIVE
 
 
 @dataclass(frozen=True)
@@ -236,15 +257,18 @@ class Calibrated:
         found: dict[str, Any] = json.loads(said.stdout)
         return found
 
-    def turns(
-        self, grid: Grid, repeats: int
-    ) -> tuple[tuple[tuple[float, float], ...], tuple[tuple[float, float], ...]]:
-        """Times plain, and with nvio, measured in turns."""
-        both = [
-            [self.times(grid, cache) for cache in (Cache(None), Cache(()))] for _ in range(repeats)
-        ]
-        plain, cached = zip(*both, strict=True)
-        return plain, cached
+    def compared(self, grid: Grid, predicted: dict[str, Any]) -> Compared:
+        """Measure plain and nvio in turns, until it is decided whether they differ enough."""
+        name = f"{self.kind} {grid.name}"
+        pairs: list[list[tuple[float, float]]] = []
+        for look in range(1, LOOKS + 1):
+            while len(pairs) < look_blocks(_LEAST, _MOST, look):
+                pairs.append([self.times(grid, cache) for cache in (Cache(None), Cache(()))])
+            plain, cached = zip(*pairs, strict=True)
+            found = Compared(name, predicted, plain, cached)
+            if found.small is not Kept.INCONCLUSIVE:
+                break
+        return found
 
     @contextmanager
     def ready(self, grid: Grid) -> Iterator[Path]:
@@ -299,7 +323,7 @@ def run_times(workshop: Workshop) -> Found:
                     refused[name] = predicted
                     workshop.say(f"{name}: {predicted}")
                     continue
-                found.append(Compared(name, predicted, *calibrated.turns(grid, _REPEATS)))
+                found.append(calibrated.compared(grid, predicted))
                 workshop.say(
                     f"{name}: nvio {found[-1].seconds[0]:.2f} s, predicted"
                     f" {predicted['cached_seconds']['median']:.2f} s"

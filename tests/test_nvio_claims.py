@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from claims import Workshop, by_id
 from claims.darshan_logs import Advised, judged
-from claims.run_times import Compared, compared
+from claims.run_times import GRIDS, Calibrated, Compared, compared
 from tare import process
 from tare.stats.bounds import Kept
 
@@ -153,6 +154,35 @@ def test_predicted_run_times_are_judged_by_error_and_advice(
 ) -> None:
     assert compared(outcomes, {}).counted is Kept.counted(holds)
     assert compared(outcomes, {"other": "no ground"}).counted is Kept.FAILS
+
+
+def scattered(verdict: str) -> Compared:
+    """Plain takes 1.1 to 1.5 times as long as nvio: over 20 % in the median, not as a whole."""
+    one = outcome(verdict, 1.0, 1.0, 1.0)
+    return replace(one, plain=((2.2, 1.2), (2.6, 1.6), (3.0, 2.0)))
+
+
+@pytest.mark.parametrize(
+    ("verdict", "counted", "said"),
+    [("makes no difference", Kept.INCONCLUSIVE, "undecided in 1"), ("use", Kept.HOLDS, "in 0")],
+)
+def test_advice_is_wrong_only_where_the_whole_interval_is_an_effect(
+    verdict: str, counted: Kept, said: str
+) -> None:
+    sure = outcome("use", 1.1, 6.0, 1.0)
+    found = compared([sure, scattered(verdict)], {})
+    assert found.counted is counted
+    assert "right in 1 of 1" in found.line
+    assert said in found.line
+
+
+def test_runs_are_added_until_an_effect_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter([2.2, 2.0, 2.6, 2.0] * 5 + [2.0, 2.0] * 20)
+    calibrated = Calibrated("throttled", *[cast("Any", None)] * 3)
+    monkeypatch.setattr(Calibrated, "times", lambda *_: (next(times), 1.0))
+    found = calibrated.compared(GRIDS["throttled"][0], outcome("use", 1.0, 1.0, 1.0).predicted)
+    assert len(found.plain) == len(found.cached) > 10
+    assert found.small is Kept.HOLDS
 
 
 @pytest.mark.parametrize(
