@@ -21,13 +21,20 @@ _TIMEOUT_S = 4 * 3600.0
 _LARGE = "/var/tmp"  # noqa: S108 - a folder of its own is made there
 """A machine is some 7 GB, and /tmp may be in memory."""
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+_FAILED = re.compile(
+    r"\b(?:FAILED|ERROR) (tests/.+?)(?: - .*)?$"
+    r"|\b\d+ - (.+) \((?:Failed|Timeout|SEGFAULT|Not Run)\)$|---- (\S+) stdout ----$",
+    re.MULTILINE,
+)
 _COUNTED = re.compile(r"\b(\d+) (passed|failed|skipped|errors?)\b|\bout of (\d+)$", re.MULTILINE)
 
 
 def installed(workshop: Workshop, release: str) -> Found:
     """Clone to first report to green tests; then packages that are installed, used and removed."""
     workshop.say(f"make run && make test on a new machine of Debian's {release}: about an hour")
-    tests, green = counted(said_there(workshop, _TIMEOUT_S, "fresh", release, _COMMANDS))
+    said = said_there(workshop, _TIMEOUT_S, "fresh", release, _COMMANDS)
+    tests, green = counted(said)
+    failed = failing(said)
     workshop.say(f"the packages on new machines of {release}")
     try:
         said_there(workshop, _TIMEOUT_S, "try-packages", release)
@@ -36,10 +43,10 @@ def installed(workshop: Workshop, release: str) -> Found:
         if error.code in (None, _LACKS):
             raise
         packages, green = f"do not work ({error.what})", False
-    said = ", ".join(f"{number} {what}" for what, number in tests.items()) or "none ran"
+    told = ", ".join(f"{number} {what}" for what, number in tests.items()) or "none ran"
     return Found(
-        f"{release}: tests {said}; packages {packages}",
-        {release: dict(tests)},
+        "; ".join((f"{release}: tests {told}", *failed, f"packages {packages}")),
+        {release: {**tests, "which failed": failed}},
         counted=Kept.counted(green),
     )
 
@@ -54,6 +61,11 @@ def counted(said: str) -> tuple[Counter[str], bool]:
     for number, what, of in _COUNTED.findall(said):
         tests[what or "passed"] += int(number or of)
     return +tests, tests["passed"] > 0 and said.rstrip().endswith("ended with 0")
+
+
+def failing(said: str) -> list[str]:
+    """Name the tests that failed, by what pytest, CTest and cargo say at their end."""
+    return sorted({next(filter(None, names)) for names in _FAILED.findall(said)})
 
 
 def said_there(

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from claims.checking import Workshop
-from claims.new_machines import counted, said_there
+from claims.new_machines import counted, failing, said_there
 from tare.failures import ProcessError
 
 SAID = """\
@@ -28,6 +28,26 @@ def test_a_machine_is_green_if_tests_ran_and_all_ended_well(said: str, green: bo
 
 def test_what_every_runner_of_tests_says_is_summed():
     assert counted(SAID)[0] == {"passed": 2324 + 457 + 86, "skipped": 1}
+
+
+def test_the_tests_that_failed_are_named():
+    said = """\
+test-system: E   assert False
+test-system: FAILED tests/system/test_wire.py::test_it_loads[disk 1-host] - assert False
+test-system: ERROR tests/test_plan.py::test_a_plan
+test-native: \t 12 - nvio: mpich: on two hosts (Failed)
+test-native: \t 13 - walks-core (Timeout)
+test-pageshare: ---- tls::a_stranger_is_refused stdout ----
+test-pageshare: test result: FAILED. 85 passed; 1 failed; 0 ignored
+"""
+    assert failing(said) == [
+        "nvio: mpich: on two hosts",
+        "tests/system/test_wire.py::test_it_loads[disk 1-host]",
+        "tests/test_plan.py::test_a_plan",
+        "tls::a_stranger_is_refused",
+        "walks-core",
+    ]
+    assert failing(SAID) == []
 
 
 def test_of_a_machine_whose_making_is_cut_short_nothing_is_left(tmp_path: Path, monkeypatch):

@@ -7,7 +7,9 @@ import os
 import re
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from reach import await_that
@@ -15,7 +17,7 @@ from reach import await_that
 from needs import PROGRAMS, needs_root
 from tare import accounting, process
 from tare.command import Command, owner_mark
-from tare.environments import Environment, Inside, Site
+from tare.environments import Environment, Inside, Site, scratch_disk
 from tare.environments.container import Container
 from tare.environments.native import Native
 from tare.environments.on_host import OnAnyHost
@@ -31,16 +33,23 @@ from tare.testing.far_machine import at_home
 pytestmark = [pytest.mark.system, needs_root]
 
 
+@pytest.fixture
+def site_on_disk(tidy_site: Site) -> Iterator[Site]:
+    """Also where the tests' own folders are in memory, as Debian 13's /tmp is."""
+    with TemporaryDirectory(dir=scratch_disk.folder_for(tidy_site.scratch)) as scratch:
+        yield replace(tidy_site, scratch=Path(scratch))
+
+
 @pytest.mark.parametrize("environment", [Native(), Container()], ids=["native", "container"])
 @pytest.mark.parametrize("where", ["host", "inside"])
 @pytest.mark.parametrize("what", ["cpu 20 %", "memory 1", "network 20 Mbit/s", "disk 1"])
 def test_it_loads_while_the_context_is_open_and_not_after(
-    tidy_site: Site, environment: Environment, where: str, what: str
+    site_on_disk: Site, environment: Environment, where: str, what: str
 ) -> None:
-    with environment.enter(tidy_site) as inside:
+    with environment.enter(site_on_disk) as inside:
         inside.run(("true",), 30)  # by now, what an environment has of its own is there
         before = set(traces.processes_of(owner_mark()))
-        with Interference.parse(f"{where} {what}").running(tidy_site, inside):
+        with Interference.parse(f"{where} {what}").running(site_on_disk, inside):
             new = set(traces.processes_of(owner_mark())) - before
             names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in new}
             assert any(name.startswith(("stress-ng", "iperf3", "fio")) for name in names), names
