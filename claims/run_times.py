@@ -117,7 +117,7 @@ class Compared:
     @property
     def small(self) -> Kept:
         """Whether plain and nvio are within `_EFFECT` of each other, so that either would do."""
-        return Bound("effect", self.effect, least=1 / _EFFECT, most=_EFFECT).kept
+        return self._within(1 / _EFFECT, _EFFECT)
 
     @property
     def errors(self) -> tuple[float, float]:
@@ -140,12 +140,15 @@ class Compared:
 
     @property
     def right(self) -> Kept | None:
-        """Whether the advice was right; None where either would do."""
-        better = "use" if (self.effect.estimate or 0.0) > 1.0 else "do not use"
-        is_better = bool(self.predicted["verdict"] == better)
-        if self.small is Kept.FAILS:
-            return Kept.counted(is_better)
-        return None if is_better or self.small is Kept.HOLDS else Kept.INCONCLUSIVE
+        """Whether the advice was right; None where it cost nothing, and either might have done."""
+        verdict = self.predicted["verdict"]
+        least = None if verdict == "do not use" else 1 / _EFFECT
+        most = None if verdict == "use" else _EFFECT
+        harmless = self._within(least, most)
+        return None if harmless is Kept.HOLDS and self.small is not Kept.FAILS else harmless
+
+    def _within(self, least: float | None, most: float | None) -> Kept:
+        return Bound("effect", self.effect, least, most).kept
 
 
 def compared(found: list[Compared], refused: dict[str, str]) -> Found:

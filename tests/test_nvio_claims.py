@@ -159,7 +159,11 @@ def test_predicted_run_times_are_judged_by_error_and_advice(
 def scattered(verdict: str) -> Compared:
     """Plain takes 1.1 to 1.5 times as long as nvio: over 20 % in the median, not as a whole."""
     one = outcome(verdict, 1.0, 1.0, 1.0)
-    return replace(one, plain=((2.2, 1.2), (2.6, 1.6), (3.0, 2.0)))
+    return replace(
+        one,
+        plain=((2.2, 1.2), (2.6, 1.6), (2.6, 1.6), (2.6, 1.6), (3.0, 2.0)),
+        cached=one.cached[:1] * 5,
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,6 +178,14 @@ def test_advice_is_wrong_only_where_the_whole_interval_is_an_effect(
     assert found.counted is counted
     assert "right in 1 of 1" in found.line
     assert said in found.line
+
+
+def test_advice_that_may_be_harmful_is_undecided_even_if_it_looks_better() -> None:
+    one = outcome("use", 1.0, 1.0, 1.0)
+    wide = replace(one, plain=((1.2, 0.2), (2.0, 1.0), (3.6, 2.6)))
+    assert wide.effect.estimate is not None
+    assert wide.effect.estimate > 1.0
+    assert wide.right is Kept.INCONCLUSIVE
 
 
 def test_runs_are_added_until_an_effect_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:
