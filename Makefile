@@ -29,7 +29,7 @@ docs: $(STAMPS)/venv-docs ## build the documentation as a site, searchable offli
 # says whose it is; the words of one alone are in build/test-NAME.log.
 .PHONY: test
 test: $(STAMPS)/first ## every test of every part
-	@failed=0; $(MAKE) -k -j3 test-system test-native test-pageshare test-lab || failed=$$?; $(SLOWEST); exit $$failed
+	@failed=0; $(MAKE) -k -j3 test-system test-native test-pageshare test-lab || failed=$$?; $(SLOWEST); $(FAILED); exit $$failed
 
 TOLD = 2>&1 | tee build/$@.log | sed --unbuffered 's/^/$@: /'
 # Many tests start Python anew: it keeps what it compiled, whatever the environment says.
@@ -37,6 +37,8 @@ PYTEST := PYTHONDONTWRITEBYTECODE= MAKEFLAGS= $(BIN)/python -um pytest --duratio
 SLOWEST := echo "slowest tests, in seconds:"; sed -nE \
   -e 's/^([0-9.]+)s (call|setup|teardown) +(.*)/\1 \3/p' -e 's/^ *[0-9]+\/.*Test +\#[0-9]+: (.*[^ .]) \.* +Passed +([0-9.]+) sec/\2 \1/p' \
   build/test-*.log | sort -rn | sed -n 1,15p
+# Last, for whoever sees the end alone: pytest's, CTest's and cargo's, with why.
+FAILED := grep -hE --no-group-separator -e '^(FAILED|ERROR) ' -e '^\s+[0-9]+ - .* \([A-Z]' -A 2 -e '^thread .* panicked at ' build/test-*.log || true
 
 .PHONY: test-lab test-system test-native test-pageshare
 test-lab: programs $(STAMPS)/venv-dev
