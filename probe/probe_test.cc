@@ -110,8 +110,9 @@ TEST(Block, NamesTheDeviceThatItCannotOpen) {
   EXPECT_NE(outcome.out.find("/dev/absent"), std::string::npos);
 }
 
+// Below those that the kernel gives to whoever connects: one of those may be somebody's soon.
 std::string free_port_pair() {
-  for (uint16_t port = 20000 + static_cast<uint16_t>(getpid() % 20000);; port += 2) {
+  for (auto port = static_cast<uint16_t>(10000 + getpid() % 20000);; port += 2) {
     bool free = true;
     for (const uint16_t one : {port, static_cast<uint16_t>(port + 1)}) {
       const int fd = socket(AF_INET, SOCK_DGRAM, 0);

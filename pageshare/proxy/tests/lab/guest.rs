@@ -7,6 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -385,10 +386,16 @@ impl Drop for Guest {
     }
 }
 
-/// Free TCP ports of the loopback interface.
+/// Free TCP ports of the loopback interface, below those that the kernel gives to whoever connects: one of
+/// those may be somebody's before anyone listens at it.
 pub fn ports<const N: usize>() -> [u16; N] {
-    let listeners: Vec<_> = (0..N)
-        .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback interface"))
-        .collect();
-    std::array::from_fn(|at| listeners[at].local_addr().expect("a bound socket").port())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let mut candidates = std::iter::repeat_with(|| {
+        let nth = NEXT.fetch_add(1, Ordering::Relaxed) + std::process::id() * 64;
+        10_000 + u16::try_from(nth % 20_000).expect("small")
+    });
+    std::array::from_fn(|_| {
+        let free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
+        candidates.find(free).expect("a free port")
+    })
 }
