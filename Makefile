@@ -29,7 +29,7 @@ docs: $(STAMPS)/venv-docs ## build the documentation as a site, searchable offli
 # says whose it is; the words of one alone are in build/test-NAME.log.
 .PHONY: test
 test: $(STAMPS)/first ## every test of every part
-	@failed=0; $(MAKE) -k -j3 test-system test-native test-pageshare test-lab || failed=$$?; $(SLOWEST); $(FAILED); exit $$failed
+	@failed=0; $(MAKE) -k -j3 test-system test-native test-pageshare test-lab || failed=$$?; $(SLOWEST); [ $$failed = 0 ] || $(FAILED); exit $$failed
 
 TOLD = 2>&1 | tee build/$@.log | sed --unbuffered 's/^/$@: /'
 # Many tests start Python anew: it keeps what it compiled, whatever the environment says.

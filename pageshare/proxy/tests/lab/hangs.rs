@@ -1,4 +1,5 @@
-//! Ends the program, with the name of the test, when a test hangs: else nobody would ever know which.
+//! Ends the program, with the name of the test, when a test hangs: else nobody would ever know which. Of
+//! one that is told to end no guest stays.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -6,6 +7,9 @@ use std::process::Command;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 
 use super::HANGS;
 
@@ -43,8 +47,12 @@ fn running() -> MutexGuard<'static, Tests> {
 }
 
 fn watch() {
+    let mut told = Signals::new([SIGHUP, SIGINT, SIGTERM]).expect("signals can be caught");
     loop {
         std::thread::sleep(Duration::from_secs(1));
+        if told.pending().next().is_some() {
+            end();
+        }
         // Each of a test's steps may take so long, and it has many; none has needed a tenth.
         let hangs = running().values().find(|(_, since)| since.elapsed() > HANGS * 4).cloned();
         // The lock is given back by now: a test that ends for lack of its guests takes it.
