@@ -29,16 +29,18 @@ docs: $(STAMPS)/venv-docs ## build the documentation as a site, searchable offli
 # says whose it is; the words of one alone are in build/test-NAME.log.
 .PHONY: test
 test: $(STAMPS)/first ## every test of every part
-	@failed=0; $(MAKE) -k -j3 test-system test-native test-pageshare test-lab || failed=$$?; $(SLOWEST); [ $$failed = 0 ] || $(FAILED); exit $$failed
+	@failed=0; rm -f build/test-*.log; $(MAKE) -k -j3 test-system test-native test-pageshare test-lab || failed=$$?; $(SLOWEST); [ $$failed = 0 ] || $(FAILED); exit $$failed
 
 TOLD = 2>&1 | tee build/$@.log | sed --unbuffered 's/^/$@: /'
 # Many tests start Python anew: it keeps what it compiled, whatever the environment says.
 PYTEST := PYTHONDONTWRITEBYTECODE= MAKEFLAGS= $(BIN)/python -um pytest --durations=10 --durations-min=5
-SLOWEST := echo "slowest tests, in seconds:"; sed -nE \
+# What could not be built has no log.
+LOGS := cat build/test-*.log 2>/dev/null
+SLOWEST := echo "slowest tests, in seconds:"; $(LOGS) | sed -nE \
   -e 's/^([0-9.]+)s (call|setup|teardown) +(.*)/\1 \3/p' -e 's/^ *[0-9]+\/.*Test +\#[0-9]+: (.*[^ .]) \.* +Passed +([0-9.]+) sec/\2 \1/p' \
-  build/test-*.log | sort -rn | sed -n 1,15p
+  | sort -rn | sed -n 1,15p || true
 # Last, for whoever sees the end alone: pytest's, CTest's and cargo's, with why.
-FAILED := grep -hE --no-group-separator -e '^(FAILED|ERROR) ' -e '^\s+[0-9]+ - .* \([A-Z]' -A 2 -e '^thread .* panicked at ' build/test-*.log || true
+FAILED := $(LOGS) | sed -nE -e '/^(FAILED|ERROR) |^\s+[0-9]+ - .* \([A-Z]/p' -e '/^thread .* panicked at /,+2p' || true
 
 .PHONY: test-lab test-system test-native test-pageshare
 test-lab: programs $(STAMPS)/venv-dev

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -174,15 +175,17 @@ std::vector<Case> served_cases() {
 
 // Below those that the kernel gives to whoever connects: one of those may be somebody's soon.
 std::string free_port(int type) {
-  for (auto port = static_cast<uint16_t>(10000 + getpid() % 20000);; ++port) {
+  for (int port = 10000 + getpid() % 20000; port < 32768; ++port) {
     const int fd = socket(AF_INET, type, 0);
     sockaddr_in name = {};
     name.sin_family = AF_INET;
-    name.sin_port = htons(port);
+    name.sin_port = htons(static_cast<uint16_t>(port));
     const bool free = bind(fd, reinterpret_cast<sockaddr*>(&name), sizeof name) == 0;
     close(fd);
     if (free) return std::to_string(port);
   }
+  ADD_FAILURE() << "no free port: " << strerror(errno);
+  return {};
 }
 
 class Echo : public testing::TestWithParam<Case> {
