@@ -183,8 +183,7 @@ impl<W> Sender<W> {
         let Question { since, asked, bases, purpose, with } =
             question.ok_or(WireError::Protocol("an answer to no question"))?;
         let answer = Answer::decode(body, asked, bases)?;
-        let waited = matches!(purpose, Purpose::Wait);
-        self.window.answered(now.saturating_sub(since), waited);
+        self.window.answered(now.saturating_sub(since));
         let missing = match purpose {
             Purpose::Wait | Purpose::Learn => None,
             Purpose::Supply(contents) => {

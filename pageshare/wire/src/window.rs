@@ -3,8 +3,10 @@
 //! QEMU judges convergence by how fast the stream is accepted: whatever waits in the proxies when it
 //! stops the guest is downtime that it does not know of. So what may wait is what the path delivers in
 //! an eighth of the downtime limit (or a quarter of a round trip, if that is longer), at most
-//! [`MOST_WAITING`], at least [`SMALLEST`] so that the pipeline stays filled. To that comes what is on its way: what the path delivers in a round trip,
-//! until a Credit is back, and in one more while segments wait for their Answers.
+//! [`MOST_WAITING`], at least [`SMALLEST`] so that the pipeline stays filled. To that comes what is on
+//! its way: what the path delivers in a round trip, until a Credit is back, and in one more where
+//! segments wait for their Answers. At the beginning nobody knows what the path delivers: the window
+//! grows until the rate no longer follows.
 
 use std::time::Duration;
 
@@ -22,8 +24,8 @@ pub struct Window {
     downtime_limit: Duration,
     /// The shortest that was seen.
     round_trip: Duration,
-    /// Segments that wait for their Answers.
-    unanswered: u32,
+    /// A segment waits for its Answer, or did in the last so many measures (at most [`ASKED`]).
+    asked: u32,
     taken: u64,
     sent: u64,
     accepted: u64,
@@ -32,19 +34,35 @@ pub struct Window {
     owed: u64,
     /// Accepted bytes a second, smoothed; nothing until the first measure.
     rate: Option<f64>,
-    /// Measures in which the rate has not gone up by a quarter, since the stream flows.
+    /// Measures in a row in which the rate has not gone up by a quarter although the window was full.
     flat: u32,
-    /// When, and at how many bytes, the present measure began: with a Credit, not with whatever
-    /// comes before the stream flows.
-    measured: Option<(Duration, u64)>,
+    /// The window has been full in the present measure: it is what the rate is bound by.
+    filled: bool,
+    measure: Option<Measure>,
 }
 
-/// Shorter measures than this, or than a round trip, say more about scheduling than about the path.
-const MEASURE: Duration = Duration::from_millis(50);
+/// From a Credit until all is accepted that had been taken by then: as long as the path with all that waits
+/// on it, so that what comes in bursts, a window at a time, is measured by whole windows.
+#[derive(Debug)]
+struct Measure {
+    since: Duration,
+    accepted: u64,
+    taken: u64,
+}
 
-/// The window doubles until the rate has so often not grown by a quarter: every other measure does not
-/// show yet what the last doubling has brought.
+/// Shorter measures say more about scheduling than about the path.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// A measure ends after so many times the path, or the shortest measure: what had been taken waits longer on a
+/// path that has become slow.
+const SLOW: u32 = 3;
+
+/// The window grows until the rate has so often not grown by a quarter: every other measure does not show
+/// yet what the last growth has brought.
 const FLAT: u32 = 3;
+
+/// Answers come in bursts too, between which no segment waits.
+const ASKED: u32 = 2;
 
 impl Window {
     /// `agreed` is the smaller of what the two sides offered. The handshake took a `round_trip`.
@@ -54,14 +72,15 @@ impl Window {
             agreed: agreed.clamp(SMALLEST, LARGEST),
             downtime_limit,
             round_trip,
-            unanswered: 0,
+            asked: 0,
             taken: 0,
             sent: 0,
             accepted: 0,
             owed: 0,
             rate: None,
             flat: 0,
-            measured: None,
+            filled: false,
+            measure: None,
         }
     }
 
@@ -75,6 +94,7 @@ impl Window {
     /// `bytes` were taken from the source QEMU.
     pub fn took(&mut self, bytes: u64) {
         self.taken += bytes;
+        self.filled |= self.room() < self.size() / 4;
     }
 
     /// Of them, `bytes` are about to leave for the peer: it may accept them from now on.
@@ -84,12 +104,11 @@ impl Window {
 
     /// A segment waits for the Answer to what was asked for it.
     pub fn waits(&mut self) {
-        self.unanswered += 1;
+        self.asked = ASKED;
     }
 
-    /// The Answer to a question is there after so long, for which a segment has waited or not.
-    pub fn answered(&mut self, after: Duration, waited: bool) {
-        self.unanswered -= u32::from(waited);
+    /// The Answer to a question is there after so long.
+    pub fn answered(&mut self, after: Duration) {
         self.round_trip = self.round_trip.min(after);
     }
 
@@ -113,18 +132,41 @@ impl Window {
         }
         let more = accepted.checked_sub(self.accepted)?;
         self.accepted = accepted;
-        let (since, before) = *self.measured.get_or_insert((now, accepted));
+        let begin = Measure { since: now, accepted, taken: self.taken };
+        let Measure { since, accepted: before, taken } = *self.measure.get_or_insert(begin);
         let elapsed = now.saturating_sub(since);
-        if elapsed >= MEASURE.max(self.path()) {
+        let path = SHORTEST.max(self.path());
+        if accepted >= taken && elapsed >= SHORTEST || elapsed >= SLOW * path {
             #[allow(clippy::cast_precision_loss)] // A rate needs no 53 bits.
             let rate = (accepted - before) as f64 / elapsed.as_secs_f64();
-            self.flat += u32::from(self.rate.is_some_and(|before| rate < 1.25 * before));
-            // Up at once: over a distance a window that grows slowly is what the rate is bound by.
-            self.rate =
-                Some(self.rate.map_or(rate, |smooth| rate.max(0.75 * smooth + 0.25 * rate)));
-            self.measured = Some((now, accepted));
+            self.measured(rate, elapsed.div_duration_f64(path));
+            // What is taken after a rest, of whatever length, is not measured by it.
+            self.measure = (self.in_flight() > 0).then_some(Measure {
+                since: now,
+                accepted,
+                taken: self.taken,
+            });
         }
         Some(more)
+    }
+
+    /// The rate for so many times the path.
+    fn measured(&mut self, rate: f64, times: f64) {
+        self.asked = self.asked.saturating_sub(1);
+        let full = std::mem::take(&mut self.filled);
+        let Some(before) = self.rate else {
+            // Of a source that has had little to send until now nothing is known.
+            self.rate = full.then_some(rate);
+            return;
+        };
+        let grows = rate >= 1.25 * before;
+        if self.flat < FLAT {
+            self.flat = if grows { 0 } else { self.flat + u32::from(full) };
+        }
+        // Up at once: over a distance a window that grows slowly is what the rate is bound by. Where the
+        // source had no more to send, less says nothing about the path.
+        let stays = if full { 0.75_f64.powf(times) } else { 1.0 };
+        self.rate = Some(rate.max(rate + stays * (before - rate)));
     }
 
     /// The window now.
@@ -136,8 +178,8 @@ impl Window {
         let time = (self.downtime_limit / 8).max(self.round_trip / 4).as_secs_f64();
         let mut waiting = (rate * time).clamp(f64::from(SMALLEST), f64::from(MOST_WAITING));
         if self.flat < FLAT {
-            // TCP doubles too, until it has found out what the path holds.
-            waiting = waiting.max(on_its_way);
+            // TCP grows as fast, until it has found out what the path holds.
+            waiting = waiting.max(2.0 * on_its_way);
         }
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // At most 32 bits.
         let size = (on_its_way + waiting).min(f64::from(self.agreed)) as u64;
@@ -146,7 +188,7 @@ impl Window {
 
     /// From when bytes are taken until a Credit for them is back, if nothing waits.
     fn path(&self) -> Duration {
-        if self.unanswered > 0 { 2 * self.round_trip } else { self.round_trip }
+        if self.asked > 0 { 2 * self.round_trip } else { self.round_trip }
     }
 
     /// Bytes taken and not yet accepted.
@@ -174,12 +216,14 @@ mod tests {
     fn the_window_follows_the_measured_rate() {
         let mut window = Window::new(LARGEST, LIMIT, Duration::ZERO);
         assert_eq!(window.room(), 8 * MIB);
-        window.took(7 * MIB);
-        window.sends(7 * MIB);
+        window.took(5 * MIB);
+        window.sends(5 * MIB);
         assert!(window.credit(MIB, Duration::from_secs(9)).is_some(), "however long nothing came");
         assert_eq!(window.size(), 8 * MIB);
+        window.took(3 * MIB);
+        window.sends(3 * MIB);
         assert!(window.credit(5 * MIB, Duration::from_millis(9100)).is_some());
-        // 4 MiB in 100 ms, of which an eighth of 300 ms is 1.5 MiB, less 2 MiB in flight.
+        // 4 MiB in 100 ms, of which an eighth of 300 ms is 1.5 MiB, less 3 MiB in flight.
         assert_eq!(window.size(), 3 << 19);
         assert_eq!(window.room(), 0);
     }
@@ -187,22 +231,31 @@ mod tests {
     /// A source that always has more, and a path that carries so many bytes a millisecond, over which
     /// a round trip takes so many. Returns what is in flight after so long.
     fn in_flight(round_trip: u64, rate: u64, asks: bool, milliseconds: u64) -> u64 {
+        in_flight_at(round_trip, |_| rate, asks, milliseconds)
+    }
+
+    /// The same where the path's rate changes.
+    fn in_flight_at(
+        round_trip: u64,
+        rate: impl Fn(u64) -> u64,
+        asks: bool,
+        milliseconds: u64,
+    ) -> u64 {
         let mut window = Window::new(LARGEST, LIMIT, Duration::from_millis(round_trip));
-        let mut trips = 1;
-        if asks {
-            window.waits();
-            trips = 2;
-        }
+        let trips = if asks { 2 } else { 1 };
         // What had been taken at each millisecond, and is known to be accepted so much later.
         let mut taken = Vec::new();
         let mut accepted = 0;
         for now in 0..milliseconds {
             let room = window.room();
+            if asks {
+                window.waits();
+            }
             window.took(room);
             window.sends(room);
             taken.push(accepted + window.in_flight());
             let late = now.checked_sub(round_trip * trips).and_then(|at| usize::try_from(at).ok());
-            accepted = late.map_or(0, |late| taken[late].min(accepted + rate));
+            accepted = late.map_or(0, |late| taken[late].min(accepted + rate(now)));
             assert!(window.credit(accepted, Duration::from_millis(now)).is_some());
         }
         window.in_flight()
@@ -222,6 +275,13 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_becomes_slow_has_less_in_flight_within_a_second() {
+        let rate = |now| if now < 2000 { 118_000 } else { 5_000 };
+        assert!(in_flight_at(1, rate, true, 2000) > 4 * MIB);
+        assert!(in_flight_at(1, rate, true, 3000) < 3 * MIB / 2);
+    }
+
+    #[test]
     fn what_a_peer_that_answers_late_has_in_flight_is_bounded() {
         assert!(in_flight(4000, 118_000, true, 20_000) <= LARGEST.into());
     }
@@ -236,17 +296,54 @@ mod tests {
     }
 
     #[test]
+    fn a_source_that_has_no_more_says_nothing_about_the_path() {
+        let mut window = Window::new(LARGEST, LIMIT, Duration::from_millis(100));
+        let (mut accepted, mut now) = (0, Duration::ZERO);
+        let mut sends = |window: &mut Window, times, bytes| {
+            for _ in 0..times {
+                let bytes = window.room().min(bytes);
+                window.took(bytes);
+                window.sends(bytes);
+                accepted += bytes;
+                now += Duration::from_millis(100);
+                assert!(window.credit(accepted, now).is_some());
+            }
+            window.size()
+        };
+        assert_eq!(sends(&mut window, 20, MIB), 8 * MIB, "as at the beginning");
+        let full = sends(&mut window, 2, u64::MAX);
+        assert!(full > 8 * MIB && full < LARGEST.into());
+        assert_eq!(sends(&mut window, 20, MIB), full);
+        assert_eq!(sends(&mut window, 8, u64::MAX), LARGEST.into(), "it grows on");
+    }
+
+    #[test]
+    fn between_answers_that_come_in_bursts_the_path_is_as_long() {
+        let mut window = Window::new(LARGEST, LIMIT, Duration::from_millis(100));
+        for now in [0, 200, 400] {
+            let room = window.room();
+            window.waits();
+            window.took(room);
+            window.sends(room);
+            let waiting = window.size();
+            window.answered(Duration::from_millis(100));
+            assert_eq!(window.size(), waiting);
+            assert!(window.credit(window.accepted + room, Duration::from_millis(now)).is_some());
+        }
+    }
+
+    #[test]
     fn the_shortest_round_trip_counts() {
         let mut window = Window::new(LARGEST, LIMIT, Duration::from_millis(100));
-        window.took(MIB);
-        window.sends(MIB);
+        window.took(8 * MIB);
+        window.sends(8 * MIB);
         assert!(window.credit(0, Duration::ZERO).is_some());
-        assert!(window.credit(MIB, Duration::from_millis(100)).is_some());
+        assert!(window.credit(8 * MIB, Duration::from_secs(8)).is_some());
         let far = window.size();
-        window.answered(NEAR, false);
-        window.answered(2 * NEAR, false);
+        window.answered(NEAR);
+        window.answered(2 * NEAR);
         assert!(window.size() < far);
-        assert_eq!(window.size(), MIB + MIB * 2 / 1000);
+        assert_eq!(window.size(), MIB + MIB * 2 / 10_000);
     }
 
     #[test]

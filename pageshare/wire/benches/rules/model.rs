@@ -280,7 +280,7 @@ impl<'a> Model<'a> {
                 let segment = &self.segments[number];
                 let (asked, found, waits) = (segment.asked, segment.found, segment.waits);
                 let after = Duration::from_secs_f64(self.now - segment.asked_at);
-                self.window.answered(after, waits);
+                self.window.answered(after);
                 self.rule.answered(asked * PAGE, found * PAGE);
                 if waits {
                     self.encode(number);
