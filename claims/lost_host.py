@@ -40,6 +40,7 @@ def rest_is_complete(workshop: Workshop) -> Found:
         found[how] = run_without(workshop, how, by)
     holds = all(
         seen["native failed"] == 0
+        and seen["native measured"] == _BLOCKS
         and seen["there measured"] >= _AFTER
         and seen["there failed"] == _BLOCKS - seen["there measured"] > 0
         and seen["in report"]
@@ -105,6 +106,7 @@ def rest_of_many_is_complete(workshop: Workshop) -> Found:
     slow, *rest, killed = levels
     holds = (
         all(measured[level] == _BLOCKS for level in ("native", slow, *rest))
+        and all(of[t.cell] == killed for t in record.trials() if t.status != "ok")
         and _AFTER <= measured[killed] < _BLOCKS
         and all(level in page for level in levels)
     )

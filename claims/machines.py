@@ -27,7 +27,7 @@ def sessions(workshop: Workshop) -> Found:
     command = Command((*test, "--", "--nocapture", "so_many"), env=env, cwd=workshop.home)
     said = process.run(command, _TIMEOUT_S, accept=(0, 101)).stdout
     told = {liar: (int(run), int(lies)) for run, lies, liar in _TOLD.findall(said)}
-    sound = "test result: ok" in said and len(told) == 2
+    sound = "test result: ok" in said and len(told) == 2 and all(lies for _, lies in told.values())
     words = ", ".join(
         f"{run} sessions, in {lies} of which the {liar} lies" for liar, (run, lies) in told.items()
     )
@@ -47,7 +47,8 @@ def fuzzed(workshop: Workshop) -> Found:
     found = {target: (int(inputs), state) for target, inputs, state in _FUZZED.findall(said)}
     each = (f"{target} {inputs} inputs {state}" for target, (inputs, state) in found.items())
     figure = ", ".join(each)
-    sound = [found[target][1] for target in _TARGETS if target in found] == ["ok"] * len(_TARGETS)
+    tried = [found.get(target, (0, "not told")) for target in _TARGETS]
+    sound = all(inputs > 0 and state == "ok" for inputs, state in tried)
     return Found(
         f"fuzzed for {_FUZZ_S} s each: {figure or 'nothing'}",
         {f"inputs of {target}": inputs for target, (inputs, _) in found.items()},

@@ -70,8 +70,9 @@ input(); p.stdin.write(b"\\n"); p.stdin.flush(); p.wait()
 
 
 def test_roles_can_depend_on_the_threads_name() -> None:
-    account = snapshot(os.getpid(), lambda name: "vcpu" if name.startswith("CPU") else "vmm")
-    assert {t.role for t in account.threads} == {"vmm"}
+    own = Path("/proc/self/comm").read_text().strip()
+    account = snapshot(os.getpid(), lambda name: "vcpu" if name == own else "vmm")
+    assert {t.role for t in account.threads if t.tid == os.getpid()} == {"vcpu"}
 
 
 def test_the_kernels_softirq_threads_are_seen() -> None:
@@ -120,8 +121,9 @@ def test_no_difference_is_negative(before: Account, after: Account) -> None:
 
 
 def test_interface_bytes_reads_the_kernels_table() -> None:
-    sent, received = interface_bytes(Path("/proc/net/dev").read_text(), "lo")
-    assert sent is not None and received == sent
+    table = "Inter-|  Receive | Transmit\n  eth0: 7 1 0 0 0 0 0 0 9 2 0 0 0 0 0 0\n"
+    assert interface_bytes(table, "eth0") == (9, 7)
+    assert interface_bytes(Path("/proc/net/dev").read_text(), "lo") != (None, None)
     assert interface_bytes("", "lo") == (None, None)
 
 
@@ -135,7 +137,8 @@ def test_interface_bytes_survives_any_text_without_digits(text: str) -> None:
 def test_any_name_of_a_thread_is_read_past(name: str, user: int, system: int) -> None:
     stat = f"12 ({name}) R 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0"
     found, user_ns, system_ns, faults = accounting._parse_stat(stat)
-    assert (found, user_ns % 1000, system_ns % 1000, faults) == (name, 0, 0, 7 + 9)
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert (found, user_ns, system_ns, faults) == (name, user * tick_ns, system * tick_ns, 7 + 9)
 
 
 def test_faults_and_preemptions_are_counted_and_never_negative():

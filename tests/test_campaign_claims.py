@@ -15,7 +15,11 @@ from tare.stats.bounds import Kept
 
 RESULT: dict[str, Any] = {
     "wanted": 3, "done": 3, "failed": 0, "holds": True,
-    "totals": {"own/mpich": {"parts": 2, "passed": 2}, "hdf5": {"parts": 1, "passed": 4}},
+    "totals": {
+        "own/mpich/1 nodes": {"parts": 1, "passed": 1, "served": 9},
+        "own/mpich/2 nodes": {"parts": 1, "passed": 1, "served": 9, "remote": 3},
+        "hdf5": {"parts": 1, "passed": 4},
+    },
 }  # fmt: skip
 SCRIPT = """\
 import json, sys
@@ -52,6 +56,28 @@ def test_a_failure_breaks_the_claim_and_missing_parts_leave_it_inconclusive(
     found = claims.by_id("C1").check(workshop(tmp_path, [], status, holds=holds, done=2))
     assert found.verdict is verdict
     assert "2 of 3 parts done" in found.figure
+
+
+@pytest.mark.parametrize(
+    "nothing",
+    [
+        {"passed": 0, "skipped": 9},
+        {"passed": 0, "skipped": 90_000, "served": 9, "remote": 9},
+        {"passed": 9, "served": 0, "remote": 0},
+        {"passed": 9, "served": 9, "remote": 0},
+    ],
+)
+@pytest.mark.parametrize("claim", ["C1", "C9"])
+def test_where_nvio_served_nothing_or_no_node_another_one_nothing_is_shown(
+    tmp_path: Path, claim: str, nothing: dict[str, int]
+) -> None:
+    many = {"passed": 10_000, "served": 10_000, "remote": 10_000}
+    kinds = {f"own/{mpi}/2 nodes": {"parts": 9, **many} for mpi in ("mpich", "openmpi")}
+    whole = workshop(tmp_path / "whole", [], 0, totals=kinds)
+    assert claims.by_id(claim).check(whole).verdict is Kept.HOLDS
+    totals = {**kinds, "own/mpich/3 nodes": {"parts": 9, **nothing}}
+    without = workshop(tmp_path / "without", [], 0, totals=totals)
+    assert claims.by_id(claim).check(without).verdict is Kept.INCONCLUSIVE
 
 
 @pytest.mark.parametrize(("points", "holds"), [(9_999, False), (10_000, True)])

@@ -40,6 +40,7 @@ def test_sessions_of_both_kinds_that_end_as_they_should(monkeypatch: pytest.Monk
         ("result: ok", "result: FAILED"),
         ("1000000 sessions, 676833", "6000 sessions, 4061"),
         ("receiver that lies", "receiver that sleeps"),
+        ("676833 with", "0 with"),
     ],
 )
 def test_too_few_sessions_or_a_failed_one(
@@ -54,6 +55,8 @@ def test_a_target_that_breaks_or_is_not_run(monkeypatch: pytest.MonkeyPatch) -> 
     said(monkeypatch, FUZZED)
     assert machines.fuzzed(SHOP).counted is Kept.HOLDS
     said(monkeypatch, FUZZED.replace("91 kept: ok", "91 kept: BROKEN by x"))
+    assert machines.fuzzed(SHOP).counted is Kept.FAILS
+    said(monkeypatch, FUZZED.replace(" 900 inputs", " 0 inputs"))
     assert machines.fuzzed(SHOP).counted is Kept.FAILS
     said(monkeypatch, FUZZED.split("pageshare-conversation", maxsplit=1)[0])
     assert machines.fuzzed(SHOP).counted is Kept.FAILS

@@ -163,7 +163,8 @@ def test_a_dirtying_guest_is_told_how_fast():
 def test_every_arm_with_proxies_names_sources_and_every_other_none_of_their_options():
     for arm in arms.ARMS:
         assert arm.help
-        assert arm.proxied or not (arm.receive or arm.ksm)
+        assert arm.sources or not arm.proxied
+        assert arm.proxied or not (arm.receive or arm.ksm or arm.returning or arm.differing)
 
 
 @given(st.lists(st.integers(0, 10**10), min_size=2, max_size=12), st.integers(0, 6))

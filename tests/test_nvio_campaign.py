@@ -51,6 +51,19 @@ def test_a_part_that_ended_is_not_run_again(campaign: Any, build: Path):
     assert outcomes == {"own/mpich/0": {"passed": 1}, "own/mpich/1": {"passed": 1}}
 
 
+def test_what_a_part_was_served_is_counted_with_what_passed(campaign: Any, build: Path):
+    said = (
+        "10 programs, 1 without an oracle, 0 failures, 70 pieces served from the store,"
+        " 30 of them at another node\n"
+    )
+    found = campaign.compared(build, said, "programs")
+    assert found == {"passed": 9, "skipped": 1, "failed": 0, "served": 70, "remote": 30}
+    found = campaign.compared(
+        build, "3 pairs of programs, 0 without an oracle, 0 failures", "pairs of programs"
+    )
+    assert found == {"passed": 3, "skipped": 0, "failed": 0}
+
+
 def test_what_other_programs_passed_is_not_done(campaign: Any, build: Path):
     log, ran = build / "campaign.ndjson", list[str]()
     campaign.go_on(parts(campaign, ran), log, campaign.digest_of(build, []), None)

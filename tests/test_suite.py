@@ -1,6 +1,7 @@
 """A suite is several experiments, each whole by itself, under one title."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -85,7 +86,9 @@ def test_a_suites_page_elsewhere_leaves_the_result_alone_and_leads_to_it(result,
     found = tare("report", result.folder, "--out", page)
     assert found.returncode == 0, found.stderr
     assert not [*result.folder.rglob("report.html")]
-    for address in re.findall(r'href="([^"#]*)/report\.html', page.read_text()):
+    addresses = re.findall(r'href="([^"#]*)/report\.html', page.read_text())
+    assert {Path(address).name for address in addresses} == {"first", "second"}
+    for address in addresses:
         assert (page.parent / address).resolve().parent == result.folder
     assert tare("report", result.folder).returncode == 0
     assert (result.folder / "first/report.html").is_file()

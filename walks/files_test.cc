@@ -311,7 +311,10 @@ TEST(Memory, ThatOneRankLacksEndsAllInOneSentenceAndLeavesNoFile) {
       int refused = team->rank() == who && lacking == 0 ? 1 : 0;
       lacking = 0;
       MPI_Bcast(&refused, 1, MPI_INT, who, team->comm());
-      if (refused == 0) break;
+      if (refused == 0) {
+        EXPECT_GT(nth, 1) << "no allocation was refused";
+        break;
+      }
       MPI_Barrier(team->comm());  // rank 0 removes what there was
       EXPECT_EQ(error, "out of memory; lower --memory or use more ranks") << nth;
       for (const char* const rest : {"", ".partial", ".scratch0", ".scratch1"}) {

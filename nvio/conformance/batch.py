@@ -48,7 +48,8 @@ def polite(mpi: str) -> dict[str, str]:
 
 def is_served(said: str) -> bool:
     """Whether nvio tells of itself, rank by rank or in one table, that it cached something."""
-    return "writes_cached" in said or re.search(r"^ +writes +\d+ +[1-9]", said, re.M) is not None
+    cached = r"^ +(?:writes_cached|remote_writes|writes +\d+) +[1-9]"
+    return re.search(cached, said, re.M) is not None
 
 
 def submit(running: Cluster, script: Path, *options: str, **settings: str) -> int:

@@ -165,11 +165,15 @@ TEST_F(TraceTest, ATraceOfTheVersionBeforeIsRead) {
 TEST_F(TraceTest, EveryTornEndIsNotedAndWhatIsBeforeItIsKept) {
   write_small();
   const std::string whole = content(path_);
+  std::size_t kept = 0;
   for (std::size_t length = sizeof(TraceHeader); length < whole.size(); ++length) {
     const Trace trace = parse(whole.substr(0, length));
     EXPECT_EQ(trace.problem, "") << length;
     EXPECT_FALSE(trace.complete) << length;
+    EXPECT_GE(trace.calls.size(), kept) << length;
+    kept = trace.calls.size();
   }
+  EXPECT_EQ(kept, 2U) << "all but the last block's";
 }
 
 TEST_F(TraceTest, NoFlippedBitIsTakenForATrace) {

@@ -227,7 +227,7 @@ def test_after_a_kill_the_group_goes_with_the_next_start(tmp_path: Path) -> None
         group = next(bounds.places()["cpu"].parent.glob("tare-*-polite"))
         child.send_signal(signal.SIGKILL)
         child.wait()
-    assert any(str(group) in line for line in clean())
+    clean()  # what it says is told to whoever is first, and a run beside this one may have been
     assert not group.exists()
 
 

@@ -14,7 +14,7 @@ import pytest
 from claims.crash import killed_run
 from needs import HEARING, SMALL, needs_root, tare
 from tare import leftovers
-from tare.command import Command
+from tare.command import OWNER_VARIABLE, Command, start_time
 from tare.errors import Exit
 from tare.process import run
 from tare.record import Record
@@ -84,11 +84,14 @@ def test_ctrl_c_and_its_like_clean_up_and_say_how_to_go_on(small, tmp_path, numb
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     await_a_trial(victim, out)
+    mark = f"{victim.pid}:{start_time(victim.pid)}"
     os.kill(victim.pid, number)
     _, err = victim.communicate(timeout=60)
     assert victim.returncode == Exit.INTERRUPTED, err
     assert f"all was cleaned up; go on with: tare run --resume {out}" in err
-    assert leftovers.clean() == []
+    lists = (path for path in leftovers.ROOT.iterdir() if path.is_dir())
+    assert mark not in {leftovers._owner(path)[1] for path in lists}
+    assert leftovers.marked(OWNER_VARIABLE, mark) == []
     before = len(Record(out).trials())
     resumed = tare("run", "--resume", str(out), "--json", cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
