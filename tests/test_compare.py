@@ -249,6 +249,8 @@ def test_a_side_is_a_result_or_a_folder_of_results(earlier, before, tmp_path):
 
 
 def test_another_machine_is_refused_unless_asked_for(earlier, tmp_path):
+    same = {**records.FINGERPRINT, "memory_bytes": (24 << 30) - 400_000}  # another kernel, say
+    compare.compare([earlier], [make(tmp_path / "same", 2, fingerprint=same)])
     other = {**records.FINGERPRINT, "cpu": {"model": "Another processor"}}
     later = make(tmp_path / "b", 2, fingerprint=other)
     with pytest.raises(UsageError, match="Another processor") as caught:

@@ -113,13 +113,13 @@ def test_beside_the_text_of_a_level_stands_its_number_in_a_column_with_its_unit(
     assert memory == {(None, None), ("512 MiB", 512 << 20)}
 
 
-def test_what_a_command_prints_takes_no_column_of_a_parameter(tmp_path):
+def test_what_a_command_prints_takes_no_column_of_a_parameter_or_of_its_trial(tmp_path):
     text = """\
 title: A title
 workload: command
 factors: {command: {a: "a {size} {x} {x_value}"}, size: [1MiB, 2MiB], x: [1, 2], x_value: [3, 4]}
 baseline: {size: 1MiB}
-read: {size: {regex: x, unit: B}}
+read: {size: {regex: x, unit: B}, status: {regex: y}, lost: {regex: z}}
 blocks: {min: 8, max: 8}
 family: none
 """
@@ -130,11 +130,15 @@ family: none
         writer.append(
             Trial(
                 block=0, position=0, repeat=0, cell=cell.id, session="s", seconds=1.0, status="ok",
-                started="2026-01-01T00:00:00.000+00:00", values={"size": 7.0},
+                started="2026-01-01T00:00:00.000+00:00",
+                values={"size": 7.0, "status": 3.0, "lost": 0.5},
             )
         )  # fmt: skip
     (row,) = export.rows(record)
     assert (row["size"], row["size_bytes"], row["size_level_bytes"]) == ("2MiB", 7.0, 2 << 20)
+    assert (row["status"], row["status_statistic"]) == ("ok", 3.0)
+    export.export(record, "parquet", tmp_path / "t.parquet")
+    assert pq.read_table(tmp_path / "t.parquet").to_pylist() == [row]
     told = (row["x"], row["x_value"], row["x_value_level"], row["x_value_value"])
     assert told == ("2", 2.0, cell.levels["x_value"], float(cell.levels["x_value"]))
 

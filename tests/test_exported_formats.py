@@ -200,6 +200,13 @@ def test_bencher_gets_every_statistic_with_its_bounds(responses, tmp_path):
     assert [*one["native/udp"]] == ["p90-ns"]
 
 
+def test_two_statistics_that_are_one_measure_of_benchers_are_refused(commands, tmp_path):
+    with pytest.raises(UsageError, match="both be Bencher's measure q-ps-per-s") as caught:
+        export.export(commands, "bencher", tmp_path / "x")
+    assert caught.value.remedy == "add --statistic with one of them"
+    assert "q-ps-per-s" in written(commands, "bencher", tmp_path / "x", "q.ps")
+
+
 def test_one_block_has_no_bounds_and_they_are_left_out(tmp_path):
     record = records.make(tmp_path / "r", records.Recipe(blocks=1), TEXT)
     document = json.loads(written(record, "bencher", tmp_path / "x"))

@@ -73,6 +73,15 @@ def test_what_jmh_sampled_is_read_from_its_histogram():
     assert one.restarts[0][0] == pytest.approx(mean)
 
 
+def test_what_jmh_could_not_time_is_refused(tmp_path):
+    written = json.loads((HERE / "jmh" / "sampled.json").read_text())
+    for fork in written[0]["primaryMetric"]["rawDataHistogram"]:
+        fork[:] = [[[0.0, 5]]]
+    (file := tmp_path / "1.json").write_text(json.dumps(written))
+    with pytest.raises(UsageError, match="is shorter than the clock's tick"):
+        foreign.load(file)
+
+
 def test_what_failed_is_left_out_and_told():
     _, found = foreign.load(FILES["Google Benchmark"])
     assert "BM_Fails" not in found.benchmarks
@@ -141,6 +150,49 @@ def test_copies_of_one_file_are_as_many_runs(tmp_path):
     assert run.folder == PATHS["Criterion"]
 
 
+def test_groups_of_criterion_are_one_run_and_each_may_be_compared_alone(tmp_path):
+    run = tmp_path / "target" / "criterion"
+    shutil.copytree(PATHS["Criterion"] / "sort", run / "sort")
+    shutil.copytree(PATHS["Criterion"] / "sort", run / "order")
+    for file in run.glob("order/**/benchmark.json"):
+        file.write_text(file.read_text().replace("sort", "order"))
+    for path in (run, run.parent, run / "sort"):
+        (found,) = sides.runs_of(path)
+        assert "sort/unstable/100" in found.names
+        assert len(found.names) == (2 if path.name == "sort" else 4)
+    for number in range(4):
+        shutil.copytree(run, tmp_path / "side" / str(number))
+    assert [len(found.names) for found in sides.runs_of(tmp_path / "side")] == [4, 4, 4, 4]
+
+
+def test_a_link_to_a_file_is_no_further_run(tmp_path):
+    for number in range(3):
+        shutil.copy(FILES["hyperfine"], tmp_path / f"{number}.json")
+    (tmp_path / "latest.json").symlink_to("2.json")
+    with pytest.raises(UsageError, match="is a copy of"):
+        sides.runs_of(tmp_path)
+
+
+def test_what_takes_no_time_beside_its_shell_is_left_out_and_told(tmp_path):
+    written = json.loads(FILES["hyperfine"].read_text())
+    short = {"command": "true", "times": [0.0, 0.001], "exit_codes": [0, 0]}
+    (file := tmp_path / "1.json").write_text(json.dumps({"results": [*written["results"], short]}))
+    _, found = foreign.load(file)
+    assert len(found.benchmarks) == len(written["results"])
+    assert "true took less than the shell around it: run hyperfine with -N" in found.notes
+
+
+def test_what_has_aggregates_alone_is_told_also_beside_others(tmp_path):
+    written = json.loads(FILES["Google Benchmark"].read_text())
+    entry = {"name": "BM_B_mean", "run_name": "BM_B", "run_type": "aggregate"}
+    written["benchmarks"].append({**entry, "aggregate_name": "mean"})
+    (file := tmp_path / "1.json").write_text(json.dumps(written))
+    _, found = foreign.load(file)
+    assert [note for note in found.notes if "alone" in note] == [
+        "BM_B has aggregates alone, of ReportAggregatesOnly"
+    ]
+
+
 def test_runs_of_two_tools_or_of_a_result_have_no_ratio(tmp_path):
     with pytest.raises(UsageError, match="they have no ratio"):
         compare.compare(sides.runs_of(FILES["pyperf"]), sides.runs_of(FILES["JMH"]))
@@ -175,7 +227,9 @@ BROKEN = [
     ('{"results": 3}', "results: "),
     ('{"results": []}', "holds no benchmark"),
     ('{"results": [{"command": "x", "times": []}]}', "results.0.times: "),
-    ('{"results": [{"command": "x", "times": [0.0]}]}', "results.0.times.0: "),
+    ('{"results": [{"command": "x", "times": [0.0]}]}', "less than the shell around it"),
+    ('{"results": [{"command": "x", "times": [-1.0]}]}', "results.0.times.0: "),
+    ('{"version": "5", "benchmarks": [{}], "commit_info": {}}', "none of the tools"),
     ('{"results": [{"command": "x", "times": [NaN]}]}', "results.0.times.0: "),
     ('{"results": [{"command": "x"}]}', "results.0.times: field required"),
     ('{"results": [{"command": "x", "times": [1]}, {"command": "x", "times": [1]}]}', "two bench"),
@@ -248,6 +302,14 @@ def test_the_command_line_compares_files_and_gates_on_them(tmp_path):
     assert tare("compare", str(old), str(new), "--fail-on", "slower").returncode == Exit.FAILED
     one = tare("compare", str(old / "1.json"), str(new / "1.json"), "--fail-on", "slower")
     assert one.returncode == Exit.INCONCLUSIVE
+    for file in old.glob("*.json"):
+        written = json.loads(file.read_text())
+        for result in written["results"]:
+            result["exit_codes"] = [127] * len(result["times"])
+        (tmp_path / "failing").mkdir(exist_ok=True)
+        (tmp_path / "failing" / file.name).write_text(json.dumps(written))
+    failing = tare("compare", str(old), str(tmp_path / "failing"), "--fail-on", "slower")
+    assert failing.returncode == Exit.TRIALS_FAILED, failing.stderr
     missing = tare("compare", str(old), str(tmp_path / "none.json"))
     assert missing.returncode == Exit.USAGE
     in_a_line(missing, "none.json is not a result, of Tare or of another tool")

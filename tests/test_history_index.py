@@ -181,6 +181,11 @@ def test_what_is_broken_or_foreign_is_told_and_costs_nothing_else(tmp_path):
     (tmp_path / "notes/plan.txt").write_text("not a result")
     (tmp_path / ".cache/x").mkdir(parents=True)
     (tmp_path / ".cache/x/plan.json").write_text("{}")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/experiment.yaml").write_text("title: mine\n")
+    (tmp_path / "run-08").rename(tmp_path / "project/run-08")
+    no_text = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
+    shutil.copytree(tmp_path / "project/run-08", no_text)
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
     index, _ = histories.refreshed(tmp_path)
@@ -194,12 +199,13 @@ def test_what_is_broken_or_foreign_is_told_and_costs_nothing_else(tmp_path):
         "run-05": "'of-tomorrow' is no workload of this version",
         "run-06": "is no fingerprint",
         "run-07": "1 of 6 sessions are left out: cannot use the samples",
+        r"caf\xe9": "is not a result",
     }.items():
         assert words in why.pop(folder), folder
     assert not why
     left = values(index, "container").items() | values(index, "native").items()
-    assert {folder for folder, _ in left} == {"run-07", "run-08"}
-    assert values(index)["run-08"] == whole["run-08"]
+    assert {folder for folder, _ in left} == {"run-07", "project/run-08"}
+    assert values(index)["project/run-08"] == whole["run-08"]
 
 
 def test_what_is_mended_comes_back(tmp_path):

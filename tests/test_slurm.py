@@ -68,7 +68,7 @@ class Apart:
         return found
 
     def again(self, *blocks: int) -> str:
-        return f"sbatch --array={ranges(blocks)} {self.job.script}"
+        return f"sbatch --array={ranges(blocks)}%1 {self.job.script}"
 
 
 def of_run(folder: Path, recipe: records.Recipe, text: str = records.EXPERIMENT) -> Apart:
@@ -85,13 +85,18 @@ def run(tmp_path: Path) -> Apart:
 
 def test_blocks_that_were_measured_apart_are_the_result_of_a_whole_run(run: Apart) -> None:
     loss = Loss(block=3, session="s", error="native: no room")
+    last = Loss(block=11, session="t", error="native: still mounted")
     with run.measured(3).writing() as writer:
         writer.append(loss)
-    for block in (0, 1, 2, *range(4, 12)):
+    for block in (0, 1, 2, *range(4, 11)):
         run.measured(block)
+    attempt = run.measured(11)
+    gather(run.job)
+    with attempt.writing() as writer:
+        writer.append(last)  # the task itself ended after that gathering
     found = gather(run.job)
     assert found.record is not None
-    assert found.record.losses() == (loss,)
+    assert found.record.losses() == (loss, last)
     assert found.record.trials() == run.whole.trials()
     assert found.record.plan == run.whole.plan
     for trial in run.whole.trials():
@@ -185,6 +190,13 @@ def test_blocks_of_unlike_machines_are_not_merged(run: Apart) -> None:
     run.measured(0)
     found = gather(run.job)
     assert (found.blocks, found.notes) == (tuple(range(8)), ())
+
+
+def test_nodes_of_which_a_kernel_keeps_some_more_memory_are_alike(run: Apart) -> None:
+    run.measured(0, {**records.FINGERPRINT, "memory_bytes": (24 << 30) - 400_000})
+    run.measured(1)
+    found = gather(run.job)
+    assert (found.blocks, found.notes) == ((0, 1), ())
 
 
 def test_the_machine_that_measured_most_counts_also_after_another_was_gathered(run: Apart) -> None:

@@ -25,7 +25,9 @@ from tare.levels import Factor
 from tare.outcome import outcome
 from tare.plan import Plan
 from tare.record import Record, Trial
+from tare.workloads import Statistic
 
+_FOUND = "accelerator_found"
 _TIMES = ("min", "mean", *PERCENTILES, "max", "jitter")
 _COUNTERS = ("sent", "received", "lost", "duplicated", "reordered", "corrupted")
 
@@ -120,27 +122,41 @@ def rows(record: Record) -> list[dict[str, Any]]:
     workload = record.plan.workload
     run = _run(record)
     heads = [run | _head(trial, record.plan.cell(trial.cell)) for trial in sessions.trials]
+    ends = [
+        {"client_cpu_ns": _cpu(trial.client), "server_cpu_ns": _cpu(trial.server)}
+        for trial in sessions.trials
+    ]
+    columns = _columns(workload.statistics, {**heads[0], **ends[0], _FOUND: None})
 
     def measured(trial: Trial) -> dict[str, Any]:
         if workload.response_times:
             return _of_responses(trial, sessions.session(trial))
-        return {
-            f"{name}{units.COLUMNS[statistic.unit]}": trial.values.get(name)
-            for name, statistic in workload.statistics.items()
-        }
+        return {column: trial.values.get(name) for name, column in columns.items()}
 
-    ends = [
-        {
-            "accelerator_found": trial.facts.accelerator,
-            **measured(trial),
-            "client_cpu_ns": _cpu(trial.client),
-            "server_cpu_ns": _cpu(trial.server),
-        }
-        for trial in sessions.trials
+    tails = [
+        {_FOUND: trial.facts.accelerator, **measured(trial), **end}
+        for trial, end in zip(sessions.trials, ends, strict=True)
     ]
-    of_cells = levels(record.plan, {**heads[0], **ends[0]})
-    every = zip(heads, sessions.trials, ends, strict=True)
-    return [{**head, **of_cells[trial.cell], **end} for head, trial, end in every]
+    of_cells = levels(record.plan, {**heads[0], **tails[0]})
+    every = zip(heads, sessions.trials, tails, strict=True)
+    return [{**head, **of_cells[trial.cell], **tail} for head, trial, tail in every]
+
+
+def _columns(statistics: Mapping[str, Statistic], taken: Iterable[str]) -> dict[str, str]:
+    """Statistic -> its column, with its unit behind it.
+
+    One whose name another column has, such as a service's processor time, is NAME_statistic.
+    """
+    others = set(taken)
+    found: dict[str, str] = {}
+    for name, statistic in statistics.items():
+        unit = units.COLUMNS[statistic.unit]
+        column = f"{name}{unit}"
+        if column in others:
+            column = f"{name}_statistic{unit}"
+        others.add(column)
+        found[name] = column
+    return found
 
 
 def _run(record: Record) -> dict[str, Any]:
@@ -242,7 +258,7 @@ def _cpu(account: Account | None) -> int | None:
 
 
 _TYPES: Mapping[str, pa.DataType] = {
-    **dict.fromkeys(("error", "run_commit", "accelerator_found"), pa.string()),
+    **dict.fromkeys(("error", "run_commit", _FOUND), pa.string()),
     **dict.fromkeys(("block", "repeat", "position", "replica", *_COUNTERS), pa.int64()),
     **dict.fromkeys(("duration_ns", "client_cpu_ns", "server_cpu_ns"), pa.int64()),
     **dict.fromkeys(("seconds", "effective_samples", "throughput_per_s", "drift_p"), pa.float64()),
@@ -281,8 +297,20 @@ def _parquet(found: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _type(name: str, column: Sequence[object]) -> pa.DataType:
-    text = any(isinstance(value, str) for value in column)
-    return _TYPES.get(name, pa.string() if text else pa.float64())
+    """The column's own type, unless a user's statistic or parameter has that name."""
+    kinds = {type(value) for value in column if value is not None}
+    known = _TYPES.get(name)
+    if known is not None and kinds <= _FIT[known]:
+        return known
+    return pa.string() if str in kinds else pa.float64()
+
+
+_FIT: Mapping[pa.DataType, set[type]] = {
+    pa.string(): {str},
+    pa.int64(): {int},
+    pa.float64(): {int, float},
+    pa.bool_(): {bool},
+}
 
 
 TABLES: Mapping[str, Callable[[Sequence[Mapping[str, Any]]], bytes]] = {

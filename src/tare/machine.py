@@ -66,6 +66,9 @@ IDENTITY = ("cpu.model", "cpu.online", "cpu.usable", "cpu.virtual", "memory_byte
 _MAY_CHANGE = ("kernel.same_page_merging",)
 """A daemon (ksmtuned) turns it on and off within a run as well."""
 
+_KEPT_SHARE = 0.05
+"""By how much of itself the memory of one machine may differ from one look to the next."""
+
 _DISTRIBUTIONS = ("numpy", "scipy", "pyroute2", "pyarrow", "qemu.qmp")
 _TIMEOUT_S = 20.0
 
@@ -143,6 +146,30 @@ def unlike(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[
     }
 
 
+def another(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Name what makes two fingerprints those of two machines, as `unlike` does."""
+    differing = unlike(one, other)
+    return {
+        key: differing[key]
+        for key in IDENTITY
+        if key in differing and _differ(key, *differing[key])
+    }
+
+
+def _differ(key: str, one: Any, other: Any) -> bool:
+    """Whether two values that are not the same are of two machines."""
+    if key == "cpu.usable":  # earlier versions listed them
+        one, other = (len(told) if isinstance(told, list) else told for told in (one, other))
+    if key == "memory_bytes" and one is not None and other is not None:
+        return not same_memory(one, other)
+    return bool(one != other)
+
+
+def same_memory(one: int, other: int) -> bool:
+    """Whether both may be one machine's: firmware, kernel and balloon keep some of it."""
+    return abs(one - other) <= _KEPT_SHARE * max(one, other)
+
+
 def changed(began: Mapping[str, Any], now: Mapping[str, Any], programs: Iterable[str]) -> list[str]:
     """Name what forbids that trials of two moments are put into one result.
 
@@ -158,9 +185,10 @@ def changed(began: Mapping[str, Any], now: Mapping[str, Any], programs: Iterable
     run = [f"programs.{pattern}" for pattern in (*_INSTRUMENT, "/*", *programs)]
     return [
         key
-        for key in unlike(began, now)
+        for key, (then, later) in unlike(began, now).items()
         if key.startswith(_NEVER_MERGED)
         and key not in _MAY_CHANGE
+        and _differ(key, then, later)
         and (not key.startswith("programs.") or any(fnmatchcase(key, one) for one in run))
     ]
 

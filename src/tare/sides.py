@@ -14,6 +14,7 @@ from tare import foreign, machine, suite
 from tare.analysis.sessions import Sessions, instrument_floor
 from tare.cell import Cell
 from tare.errors import UsageError
+from tare.foreign import criterion
 from tare.identity import run_id
 from tare.record import Record
 from tare.workloads import Statistic
@@ -134,6 +135,10 @@ class ToolRun(Run):
         restarts = self._benchmarks[self.names[key]].restarts
         return list(restarts[0]) if len(restarts) == 1 else [float(np.mean(r)) for r in restarts]
 
+    def failed(self, key: Hashable) -> bool:
+        """Of its executions, where the tool tells."""
+        return key in self.names and self._benchmarks[self.names[key]].failed
+
     def level(self, key: Hashable) -> float | None:
         """The geometric mean of those."""
         return float(np.exp(np.mean(np.log(self._means(key)))))
@@ -153,27 +158,29 @@ def runs_of(path: Path) -> list[Run]:
         return [TareRun(Record(path))]
     # What begins with a dot is no run: one that was killed while it was being made.
     if inside := sorted(plan.parent for plan in path.glob("[!.]*/plan.json")):
-        _refuse_copies(inside)
-        return [TareRun(Record(result)) for result in inside]
+        results = [TareRun(Record(result)) for result in inside]
+        _refuse_copies(results)
+        return [*results]
     files = sorted(path.glob("[!.]*.json")) or sorted(
         folder for folder in path.glob("[!.]*") if any(folder.glob("**/new/sample.json"))
     )
-    # A folder of Criterion has folders of its own, one a benchmark.
-    whole = not path.is_dir() or not files or any(path.glob("*/new/sample.json"))
+    # A folder of Criterion has folders of its own, of each benchmark or group.
+    whole = not path.is_dir() or not files or criterion.is_whole(path)
     runs: list[Run] = [ToolRun(one) for one in ([path] if whole else files)]
+    _refuse_copies(runs)
     if len({run.summary for run in runs}) > 1:
         raise UsageError(f"{path} holds results of several tools", "give each a folder of its own")
     return runs
 
 
-def _refuse_copies(results: Iterable[Path]) -> None:
+def _refuse_copies(runs: Iterable[Run]) -> None:
     """How much runs differ is not told by one run that lies there twice."""
     seen: dict[str, Path] = {}
-    for result in results:
-        first = seen.setdefault(_identity(result), result)
-        if first is not result:
+    for run in runs:
+        first = seen.setdefault(run.identity, run.folder)
+        if first is not run.folder:
             raise UsageError(
-                f"{result} is a copy of {first}", "remove one of them: runs are counted"
+                f"{run.folder} is a copy of {first}", "remove one of them: runs are counted"
             )
 
 
@@ -234,9 +241,10 @@ def refuse_unlike(a: Run, b: Run, *, across_machines: bool) -> None:
             "compare results of one tool and one statistic",
         )
     unlike = machine.unlike(a.conditions, b.conditions)
-    other = [key for key in (*machine.IDENTITY, *_THEIR_IDENTITY) if key in unlike]
+    other = machine.another(a.conditions, b.conditions)
+    other |= {key: unlike[key] for key in _THEIR_IDENTITY if key in unlike}
     if other and not across_machines:
-        shown = "; ".join(f"{key}: {unlike[key][0]} and {unlike[key][1]}" for key in other)
+        shown = "; ".join(f"{key}: {this} and {that}" for key, (this, that) in other.items())
         raise UsageError(
             f"{a.folder} and {b.folder} come from different machines ({shown}): a ratio would be"
             " theirs, not the programs'",

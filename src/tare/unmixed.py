@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tare import machine
 from tare.environments import Facts, is_far
 from tare.errors import TareError
 
@@ -19,9 +20,6 @@ _OF_A_MACHINE = {
     "host_memory": "memory",
 }
 """Facts of a far machine that are the same as long as it is, in words."""
-
-_BALLOONED = 0.05
-"""By how much of itself the memory of one machine may differ from one look to the next."""
 
 _Key = tuple[str | None, ...]
 
@@ -89,7 +87,7 @@ def _differ(fact: str, first: object, found: object) -> bool:
     if fact != "host_memory" or first == found:
         return first != found
     a, b = (int(str(told).split()[0]) for told in (first, found))  # "16303428 kB"
-    return abs(a - b) > _BALLOONED * max(a, b)
+    return not machine.same_memory(a, b)
 
 
 def _guest(levels: Mapping[str, str]) -> _Key:

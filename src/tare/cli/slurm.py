@@ -171,7 +171,7 @@ def _measure(folder: Path, block: int) -> NoReturn:
         printing.say(
             "",
             f"block {block} was interrupted, and is lost alone; all was cleaned up; measure it"
-            f" again: {shell_line('sbatch', f'--array={block}', job.script)}",
+            f" again: {job.again([block])}",
         )
         raise
     printing.say("", f"block {block} is complete; {ended.failed} of {ended.trials} trials failed")
@@ -213,4 +213,4 @@ def _say_wanted(job: Job, found: Gathered, in_queue: frozenset[int]) -> None:
     if left := set(found.wanted) - in_queue:
         why = "missing" if found.missing else "intervals are still wide, more are needed"
         printing.say("[yellow]blocks:[/]", f"{why}: {ranges(left)}")
-        printing.say("  [dim]→[/]", shell_line("sbatch", f"--array={ranges(left)}", job.script))
+        printing.say("  [dim]→[/]", job.again(left))

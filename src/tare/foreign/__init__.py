@@ -42,6 +42,8 @@ class Benchmark:
     statistic: Statistic
     restarts: Sequence[Sequence[float]]
     """Values of each process that was started for it, in the statistic's unit, positive."""
+    failed: bool = False
+    """Whether some of it went wrong, and its values are there all the same."""
 
 
 @dataclass(frozen=True)

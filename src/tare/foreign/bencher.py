@@ -5,18 +5,25 @@ from __future__ import annotations
 import re
 
 from tare import units
+from tare.errors import UsageError
 from tare.foreign import Format, json_text
 from tare.outcome import Outcome
 from tare.stats import Estimate
 
 
 def _write(told: Outcome) -> str:
+    measures: dict[str, str] = {}
+    for name, statistic in told.statistics.items():
+        measure = _slug(name + units.COLUMNS[statistic.unit])
+        if measure in measures.values():
+            raise UsageError(
+                f"{name} and another statistic would both be Bencher's measure {measure}",
+                "add --statistic with one of them",
+            )
+        measures[name] = measure
     return json_text(
         {
-            cell.name: {
-                _slug(name + units.COLUMNS[told.statistics[name].unit]): _metric(estimate)
-                for name, estimate in cell.estimates.items()
-            }
+            cell.name: {measures[name]: _metric(found) for name, found in cell.estimates.items()}
             for cell in told.cells
         }
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from tare.errors import UsageError
 from tare.foreign import Benchmark, Found, Part, Positive, Tool, document_of, once
@@ -17,6 +17,8 @@ _LATEST = "new"
 
 class _Benchmark(Part):
     full_id: str
+    directory_name: str = ""
+    """Where it lies below the whole folder: `group/function`."""
 
 
 class _Sample(Part):
@@ -55,6 +57,19 @@ def documents(path: Path) -> Any:
             for s in samples
         ]
     }
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a folder is of one run of Criterion, and not one that holds several."""
+    first = next(path.glob(f"**/{_LATEST}/benchmark.json"), None)
+    if first is None:
+        return False
+    try:
+        lies = _Benchmark.model_validate(document_of(first)).directory_name
+    except (ValidationError, UsageError):
+        return True  # reading it tells what is wrong
+    whole = first.parents[1 + len(Path(lies).parts)]
+    return path.is_relative_to(whole)
 
 
 def _read(document: Any) -> Found:

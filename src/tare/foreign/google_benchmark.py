@@ -21,6 +21,7 @@ _TIME = Statistic("real time of an iteration")
 class _Entry(Part):
     name: str
     run_name: str | None = None
+    aggregate_name: str | None = None
     run_type: str = "iteration"
     error_occurred: bool = False
     error_message: str = ""
@@ -42,6 +43,7 @@ class _File(Part):
 def _read(document: Any) -> Found:
     file = _File.model_validate(document)
     values: dict[str, list[float]] = {}
+    aggregated: dict[str, str] = {}
     notes = []
     for entry in file.benchmarks:
         head = _Entry.model_validate(entry)
@@ -49,6 +51,9 @@ def _read(document: Any) -> Found:
             notes.append(f"{head.name} failed: {head.error_message or 'it does not say why'}")
         elif head.skipped:
             notes.append(f"{head.name} was skipped: {head.skip_message or 'it does not say why'}")
+        elif head.aggregate_name == "mean":
+            name = head.run_name or head.name
+            aggregated[name] = f"{name} has aggregates alone, of ReportAggregatesOnly"
         elif head.run_type == "iteration":
             measured = _Iteration.model_validate(entry)
             time = measured.real_time * units.scale(measured.time_unit)[1]
@@ -57,6 +62,7 @@ def _read(document: Any) -> Found:
         raise UsageError(
             "it holds aggregates alone", "run without --benchmark_report_aggregates_only"
         )
+    notes += [note for name, note in aggregated.items() if name not in values]
     told = ("run_machine", "host_name", "num_cpus", "cpu_scaling_enabled", "library_build_type")
     return Found(
         {name: Benchmark(_TIME, [found]) for name, found in values.items()},

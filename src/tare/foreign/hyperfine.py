@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
 
 from tare.errors import UsageError
-from tare.foreign import Benchmark, Format, Found, Part, Positive, Tool, json_text, once
+from tare.foreign import Benchmark, Format, Found, Part, Tool, json_text, once
 from tare.outcome import CellOutcome, Outcome
 from tare.record import Trial
 from tare.workloads import Statistic
 
 _TIME = Statistic("wall time of an execution")
+_Time = Annotated[float, Field(ge=0.0, le=1e30, allow_inf_nan=False)]
 
 
 class _Result(Part):
     command: str
-    times: tuple[Positive, ...] = Field(min_length=1)
-    """Seconds."""
+    times: tuple[_Time, ...] = Field(min_length=1)
+    """Seconds; zero where it took less than the shell that hyperfine takes off."""
     exit_codes: tuple[int | None, ...] = ()
 
 
@@ -30,12 +31,18 @@ class _File(Part):
 
 def _read(document: Any) -> Found:
     results = _File.model_validate(document).results
-    failed = {r.command: sum(code != 0 for code in r.exit_codes) for r in results}
-    return Found(
-        once([(r.command, Benchmark(_TIME, [[t * 1e9] for t in r.times])) for r in results]),
-        {},
-        [f"{n} executions of {name} did not end with 0" for name, n in failed.items() if n],
-    )
+    notes = []
+    found = []
+    for result in results:
+        name = result.command
+        if failed := sum(code != 0 for code in result.exit_codes):
+            notes.append(f"{failed} executions of {name} did not end with 0")
+        if all(result.times):
+            times = [[time * 1e9] for time in result.times]
+            found.append((name, Benchmark(_TIME, times, bool(failed))))
+        else:
+            notes.append(f"{name} took less than the shell around it: run hyperfine with -N")
+    return Found(once(found), {}, notes)
 
 
 def _write(told: Outcome) -> str:

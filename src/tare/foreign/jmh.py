@@ -15,13 +15,14 @@ from tare.workloads import Statistic
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "hr": 3600e9, "day": 86_400e9}
 _UNIT = re.compile(r"ops/(?P<rate>\w+)|(?P<time>\w+)/op")
 _Count = Annotated[int, Field(ge=1)]
+_Sampled = Annotated[float, Field(ge=0.0, le=1e30, allow_inf_nan=False)]
 
 
 class _Metric(Part):
     scoreUnit: str  # noqa: N815 - theirs
     rawData: tuple[tuple[Positive, ...], ...] = ()  # noqa: N815 - likewise
     """Of each fork, a value an iteration."""
-    rawDataHistogram: tuple[tuple[tuple[tuple[Positive, _Count], ...], ...], ...] = ()  # noqa: N815
+    rawDataHistogram: tuple[tuple[tuple[tuple[_Sampled, _Count], ...], ...], ...] = ()  # noqa: N815
     """In the mode that samples, instead: of each fork and iteration, values and how often."""
 
 
@@ -65,6 +66,10 @@ def _benchmark(entry: _Entry) -> Benchmark:
     ]
     if not any(forks):
         raise UsageError(f"{entry.benchmark} has no iteration", "let JMH write it again")
+    if not all(value for fork in forks for value in fork):
+        raise UsageError(
+            f"{entry.benchmark} is shorter than the clock's tick", "measure it in the mode avgt"
+        )
     found = _UNIT.fullmatch(metric.scoreUnit)
     unit = found and (found["rate"] or found["time"])
     if found is None or unit not in _NS:

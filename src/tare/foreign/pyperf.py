@@ -61,6 +61,11 @@ TOOL = Tool(
     "processes, each the mean of its values",
     "all processes of one benchmark run in a row, so that what changes over minutes (heat, a"
     " neighbour) falls on one benchmark",
-    lambda document: isinstance(document, dict) and {"benchmarks", "version"} <= document.keys(),
+    # pytest-benchmark has these too, and tells of its own commit.
+    lambda document: (
+        isinstance(document, dict)
+        and {"benchmarks", "version"} <= document.keys()
+        and "commit_info" not in document
+    ),
     _read,
 )

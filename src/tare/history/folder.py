@@ -8,7 +8,7 @@ from collections.abc import Iterator
 _READ = ("plan.json", "environment.json", "trials.ndjson", "samples")
 """What a summary is made of; of the samples it is enough that the list of files changes."""
 _HALF_MADE = "experiment.yaml"
-"""A run that was killed before its plan was written, or a result that lost it."""
+"""With samples, a run that was killed before its plan was written, or a result that lost it."""
 
 
 def results(folder: str) -> Iterator[tuple[str, str]]:
@@ -32,11 +32,23 @@ def results(folder: str) -> Iterator[tuple[str, str]]:
             if not entry.is_dir():
                 continue
             path = f"{below}/{entry.name}" if below else entry.name
+            if not _is_text(entry.name):
+                yield os.fsencode(path).decode(errors="backslashreplace"), "no text"
+                continue
             states = [_state(f"{entry.path}/{name}") for name in _READ]
-            if states[0] or states[2] or _state(f"{entry.path}/{_HALF_MADE}"):
+            if states[0] or states[2] or (states[3] and _state(f"{entry.path}/{_HALF_MADE}")):
                 yield path, " ".join(states)
             elif not entry.is_symlink():
                 waiting.append(path)
+
+
+def _is_text(name: str) -> bool:
+    """Whether a name can be kept and shown: Linux takes any bytes for one."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _state(path: str) -> str:

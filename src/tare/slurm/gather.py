@@ -167,7 +167,7 @@ def _begin_anew(record: Record, first: Record, notes: list[str]) -> None:
     with record.writing():
         for kind in (Trial, Loss):
             (record.folder / kind.file).unlink(missing_ok=True)
-        for samples in (record.folder / "samples").iterdir():
+        for samples in (record.folder / "samples").glob("*"):  # none, where the folder was lost
             samples.unlink()
         found = json.dumps(first.fingerprint.whole, indent=1, default=str)
         lines.replace(record.folder / "environment.json", found)
@@ -187,11 +187,14 @@ def _append(job: Job, record: Record, counted: Mapping[int, Record]) -> None:
     """
     with record.writing() as writer:
         on_record = {trial.key for trial in record.trials()}
+        lost = {loss.key for loss in record.losses()}
         for block, attempt in counted.items():
+            # Also of what was gathered before: a task loses what it leaves last.
+            for loss in attempt.losses():
+                if loss.key not in lost:
+                    writer.append(loss)
             if job.trials(block) <= on_record:
                 continue
-            for loss in attempt.losses():  # first: once its trials are there, none is asked again
-                writer.append(loss)
             for trial in attempt.trials():
                 if (samples := attempt.samples_path(trial)) is not None:
                     _copy(samples, record.folder / "samples" / samples.name)

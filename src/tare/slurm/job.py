@@ -12,7 +12,7 @@ another one, which may have been on another node: a block that was lost is measu
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -23,7 +23,7 @@ from tare.command import shell_line
 from tare.errors import TareError, UsageError
 from tare.plan import Plan
 from tare.record import Record, made
-from tare.slurm.script import SCRIPT, Asked
+from tare.slurm.script import SCRIPT, Asked, ranges
 
 _KEPT = ".slurm"
 _ASKED = "asked"
@@ -132,6 +132,15 @@ class Job:
     def script(self) -> Path:
         """The batch script."""
         return self.folder / SCRIPT
+
+    def again(self, blocks: Iterable[int]) -> str:
+        """The command line that measures some blocks, as many at once as the script does.
+
+        What `sbatch` is given stands for the whole of the script's own `--array`.
+        """
+        own = re.search(r"^#SBATCH --array=\S+(%\d+)$", self.script.read_text(), re.MULTILINE)
+        at_once = own[1] if own else ""
+        return shell_line("sbatch", f"--array={ranges(blocks)}{at_once}", self.script)
 
     @cached_property
     def plan(self) -> Plan:
