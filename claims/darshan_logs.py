@@ -119,8 +119,12 @@ def judged(found: list[Advised], refused: dict[str, str], lacking: dict[str, str
         "refused": refused,
         "lacking": lacking,
     }
-    holds = asked > 0 and right >= _RIGHT * asked and said_no == len(lacking)
-    return Found(figure, data, counted=Kept.counted(holds))
+    wrong = effects[Kept.FAILS] + len(refused)
+    if not asked or asked - wrong < _RIGHT * asked or said_no < len(lacking):
+        kept = Kept.FAILS
+    else:  # what is undecided may be right
+        kept = Kept.HOLDS if right >= _RIGHT * asked else Kept.INCONCLUSIVE
+    return Found(figure, data, counted=kept)
 
 
 def _runtime() -> Path:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
+from inspect import getsource, isfunction
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +70,7 @@ def keep(
         "machine": f"{platform.system()} {platform.release()} {platform.machine()}",
         "wanted": claim.wanted,
         "subjects": dict(made_by),
+        "judged by": judged_by(claim),
         **result.as_json(),
     }
     path.write_text(json.dumps(entry, indent=1, default=str) + "\n")
@@ -76,6 +80,16 @@ def keep(
 def subjects(claim: Claim) -> tuple[str, ...]:
     """What a claim's figure is made by: files and folders of the checkout."""
     return (*SUBJECTS[claim.id], *(f"experiments/{name}" for name in claim.experiments))
+
+
+def judged_by(claim: Claim) -> str:
+    """A digest of how a claim is checked: its functions' text, and the bounds of its rows."""
+    said = []
+    for part in claim.parts:
+        held = (part.args, part.keywords) if isinstance(part, partial) else ()
+        check = part.func if isinstance(part, partial) else part
+        said += [getsource(check) if isfunction(check) else repr(check), repr(held)]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()[:16]
 
 
 class _Standing(NamedTuple):
@@ -138,6 +152,8 @@ def _standing(home: Path, claim: Claim) -> _Standing:
     why = entry.get("pending") or _since(home, claim, entry.get("subjects", {}))
     if why is None and entry.get("wanted", claim.wanted) != claim.wanted:
         why = "something else was wanted of it then"
+    if why is None and entry.get("judged by", how := judged_by(claim)) != how:
+        why = "it was judged otherwise then"
     return _Standing(claim, entry, why)
 
 

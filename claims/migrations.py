@@ -104,9 +104,11 @@ def ablation(workshop: Workshop) -> Found:
     for guest, cell in guests.items():
         whole, ksm = f"{cell}/allbesideksm", f"{cell}/ksm"
         every, chosen = (_counted(measured.sessions.measured(cell)) for cell in (whole, ksm))
-        cpu = shown(measured.ratio(ksm, whole, "cpu", workshop.confidence).ratio)
-        if not (every["merged_asked"] and every["pages_referenced"] and every["segments_asked"]):
+        ratio = measured.ratio(ksm, whole, "cpu", workshop.confidence).ratio
+        asked = every["merged_asked"] and every["pages_referenced"] and every["segments_asked"]
+        if not (asked and ratio.resolved):
             continue
+        cpu = shown(ratio)
         recall = every["merged_found"] / every["pages_referenced"]
         precision = every["merged_found"] / every["merged_asked"]
         trips = chosen["segments_asked"] / every["segments_asked"]

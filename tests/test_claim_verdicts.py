@@ -181,12 +181,12 @@ def test_only_what_is_pending_can_be_asked_for(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_an_environment_that_is_not_here_leaves_a_claim_on_every_one_inconclusive():
-    sound = {"tracers": [], "clock over response": 0.001, "worst probe": 0.001}
+    sound: dict[str, Any] = {"tracers": [], "clock over response": 0.001, "refused": []}
     counting = {"native/udp": 2.0}
     assert instrument.verdict({"native": sound}, counting, {}) is Kept.HOLDS
     assert instrument.verdict({"native": sound}, counting, {"uml": "-"}) is Kept.INCONCLUSIVE
     assert instrument.verdict({"native": sound}, {}, {}) is Kept.INCONCLUSIVE
-    slow = {**sound, "worst probe": 0.02}
+    slow = {**sound, "refused": ["timer-late", "syscall"]}
     both = {"native": sound, "qemu": slow}
     assert instrument.verdict(both, counting, {"uml": "-"}) is Kept.FAILS
 
@@ -246,6 +246,10 @@ def test_a_result_is_pending_once_what_it_was_made_by_has_changed(tmp_path: Path
     source.write_text("1")
     other = drawn(tmp_path, holds=True, subjects=measured, wanted="upper end at most 1.2")
     assert "*pending*: something else was wanted of it then." in other
+    how = ledger.judged_by(claims.by_id("A1"))
+    assert "| [holds](#a1) |" in drawn(tmp_path, holds=True, **{"judged by": how})
+    other = drawn(tmp_path, holds=True, **{"judged by": "0" * 16})
+    assert "*pending*: it was judged otherwise then." in other
     source.rename(tmp_path / "echo/asking.cc")
     assert "*pending*: echo changed since. Last *holds* at " in drawn(
         tmp_path, holds=True, subjects=measured

@@ -12,7 +12,7 @@ from tare.stats.bounds import Kept
 
 SHOP = Workshop(*[Path("/nowhere")] * 4, lambda _: None)
 FAR = {
-    "kills": 200, "aimed": 40, "round_trip_ms": 40, "channels": 2,
+    "kills": 200, "aimed": 40, "late": 0, "round_trip_ms": 40, "channels": 2,
     "arrived": 90, "stayed": 110, "lost": 0, "doubled": 0, "changed": 0,
 }  # fmt: skip
 NEAR = FAR | {"kills": 100, "aimed": 20, "round_trip_ms": 0, "channels": 0, "stayed": 10}
@@ -50,6 +50,7 @@ def test_kills_are_asked_for_near_and_far(monkeypatch: pytest.MonkeyPatch) -> No
         {"stayed": 109, "doubled": 1},
         {"stayed": 109, "changed": 1},
         {"kills": 199, "stayed": 109},
+        {"kills": 199, "late": 1},
         {"aimed": 39},
         {"round_trip_ms": 0},
         {"channels": 0},

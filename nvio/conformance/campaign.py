@@ -146,14 +146,19 @@ def suite(build: Path, name: str, settings: dict[str, str]) -> Outcome:
     """One pass over another project's suite: its programs that passed, failed, were skipped."""
     said = output_of([str(HERE / "run"), name], {"NVIO_BUILD": str(build), **settings})
     words = Counter(
-        "skip" if line.endswith("without any file opened by MPI-IO") else line.split(" ", 1)[0]
+        "unbuilt"
+        if "): does not build, see " in line
+        else "skip"
+        if line.endswith("without any file opened by MPI-IO")
+        else line.split(" ", 1)[0]
         for line in said.splitlines()
     )
     if words["FAIL"] or not words["pass"]:
         tell_failure(build, said)
     # A suite that could not even start is no success.
     failed = words["FAIL"] or int(not words["pass"])
-    return {"passed": words["pass"], "failed": failed, "skipped": words["skip"]}
+    counts = {"passed": words["pass"], "failed": failed, "skipped": words["skip"]}
+    return {**counts, "unbuilt": words["unbuilt"]}
 
 
 def crash_points(build: Path, program: str, tests: list[str], points: int) -> Outcome:

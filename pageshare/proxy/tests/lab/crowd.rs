@@ -133,7 +133,7 @@ impl Crowded {
         (Proxy::spawn(Command::new(binary()), directory, "send", &words), to)
     }
 
-    /// Files that the receiver has open, its threads, and its memory in KiB.
+    /// Files that the receiver has open, its threads, and the most memory it ever had, in KiB.
     pub fn room(&self) -> (usize, u64, u64) {
         let process = format!("/proc/{}", self.receiver.pid());
         let files = std::fs::read_dir(format!("{process}/fd")).expect("our own child").count();
@@ -143,6 +143,6 @@ impl Crowded {
             let field = line.and_then(|line| line.split_whitespace().next());
             field.and_then(|field| field.parse().ok()).expect("a number")
         };
-        (files, number("Threads:"), number("VmRSS:"))
+        (files, number("Threads:"), number("VmHWM:"))
     }
 }
