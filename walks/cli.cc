@@ -47,8 +47,11 @@ void choice(CLI::App* app, const std::string& flag, Value& value,
           "", "choice"));
 }
 
+std::string refuse_nameless(const std::string& name) { return name.empty() ? "has no name" : ""; }
+
 void add_output(CLI::App* app, Options& options, bool required) {
   auto* const option = app->add_option("-o,--output", options.output, "File to write");
+  option->check(refuse_nameless);
   if (required) option->required();
 }
 
@@ -122,7 +125,7 @@ void add_ends(CLI::App* app, Options& options, bool required) {
 }
 
 void add_generate(CLI::App* app, Options& options) {
-  app->add_option("OUTPUT", options.output, "File to write")->required();
+  app->add_option("OUTPUT", options.output, "File to write")->required()->check(refuse_nameless);
   app->add_option("--vertices", options.vertices, "Vertices")
       ->required()
       ->check(CLI::Range(std::uint64_t{1}, kMostVertices));

@@ -1,6 +1,10 @@
 // The program as its user meets it: the real binary, what it prints and returns.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -257,6 +261,35 @@ TEST_F(Cli, TheGraphIsNotWrittenOver) {
     EXPECT_NE(lost.text.find("is the graph itself"), std::string::npos) << lost.text;
     EXPECT_TRUE(std::filesystem::exists(in("x.wm") + beside));
   }
+}
+
+TEST_F(Cli, NothingButAFileGivesWayToTheOutput) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  std::filesystem::create_directory(in("folder"));
+  ASSERT_EQ(mkfifo(in("pipe").c_str(), 0600), 0);
+  for (const char* const name : {"folder", "pipe"}) {
+    for (const std::string& words :
+         {"generate " + in(name) + " --vertices 20", "power " + in("g.wm") + " -o " + in(name)}) {
+      const Outcome refused = walks(words);
+      EXPECT_EQ(refused.code, 1) << words;
+      EXPECT_NE(refused.text.find("no regular file, and stays"), std::string::npos) << refused.text;
+    }
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(in("pipe")));
+  EXPECT_EQ(walks("power " + in("g.wm") + " -o ''").code, 2);
+  EXPECT_EQ(walks("info " + in("g.wm") + " >/dev/full").code, 1);
+}
+
+TEST_F(Cli, OneRunAtATimeMakesAnOutput) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  const int held = open((in("x.wm") + ".lock").c_str(), O_RDWR | O_CREAT, 0600);
+  ASSERT_EQ(flock(held, LOCK_EX), 0);
+  const Outcome second = walks("power " + in("g.wm") + " -o " + in("x.wm"));
+  EXPECT_EQ(second.code, 1);
+  EXPECT_NE(second.text.find("another run is making"), std::string::npos) << second.text;
+  close(held);
+  EXPECT_EQ(walks("power " + in("g.wm") + " -o " + in("x.wm")).code, 0);
+  EXPECT_EQ(files(), 2);
 }
 
 // A sum of cells of which some stand for more is no exact number, and does not pass for one.

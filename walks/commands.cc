@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <system_error>
 
 #include "bench.h"
 #include "doomed_file.h"
+#include "output_lock.h"
 #include "questions.h"
 #include "reference.h"
 #include "store.h"
@@ -370,7 +372,7 @@ Answer run_bench(Team& team, const Options& options) {
 
 Answer run(Team& team, const Options& options) {
   // Beside the output lie, meanwhile, files of these names, which take the place of any other.
-  for (const char* const beside : {"", ".partial", ".scratch0", ".scratch1", ".import"}) {
+  for (const char* const beside : {"", ".partial", ".scratch0", ".scratch1", ".import", ".lock"}) {
     std::error_code none_of_that_name;
     const std::string written = options.output + beside;
     if (options.output.empty() || (options.discard && written == options.output) ||
@@ -380,6 +382,16 @@ Answer run(Team& team, const Options& options) {
     refuse("the output " + written +
            " is the graph itself, which would be lost; choose another name");
   }
+  std::error_code absent;
+  const auto there = std::filesystem::status(options.output, absent);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    refuse("the output " + options.output + " is no regular file, and stays");
+  }
+  std::optional<OutputLock> lock;
+  team.guard(Phase::open, [&] {
+    if (team.leads() && !options.output.empty()) lock.emplace(options.output);
+  });
+  team.agree();
   switch (options.command) {
     case Command::generate:
       return run_generate(team, options);

@@ -104,5 +104,9 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   MPI_Finalize();
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == 0) {
+    std::fputs("walks: standard output did not take all of it\n", stderr);
+    code = 1;
+  }
   return code;
 }

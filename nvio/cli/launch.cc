@@ -55,8 +55,12 @@ int launch(const std::string& library, const std::vector<std::string>& command) 
   action.sa_sigaction = pass_on;
   action.sa_flags = SA_SIGINFO;
   sigemptyset(&action.sa_mask);
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    // What is ignored on purpose stays so, for the command, too: a script's `nvio run ... &`.
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
   const pid_t child = fork();
   if (child < 0) {
     std::fprintf(stderr, "nvio: cannot start a process: %s\n", std::strerror(errno));

@@ -12,6 +12,7 @@
 #include <cctype>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <ctime>
 #include <exception>
 #include <filesystem>
@@ -39,9 +40,27 @@ std::string name_of(uid_t user) {
   return known != nullptr ? known->pw_name : std::to_string(user);
 }
 
+// As a shell takes it for one word: anybody may have named a folder of /dev/shm.
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::strchr("/._-", c) != nullptr;
+  };
+  if (std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string all = "'";
+  for (const char c : word) all += c == '\'' ? "'\\''" : std::string(1, c);
+  return all + "'";
+}
+
+// As a terminal may have it.
+std::string shown(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return std::iscntrl(c) != 0; }, '?');
+  return text;
+}
+
 std::uint64_t logged_bytes(const StoreFolder& folder) {
   std::uint64_t bytes = 0;
-  for (const std::string& name : folder.logs()) {
+  for (const std::string& name : folder.logs().value_or(std::vector<std::string>{})) {
     std::string unreadable;
     const ParsedLog log = parse_log(folder, name, unreadable);
     if (log.usable && !log.file.deleted) bytes += log.bytes;
@@ -74,9 +93,14 @@ json looked_into(const StoreFolder& folder, json store) {
   store["logged_bytes"] = logged_bytes(folder);
   store["next"] = "nothing: its job is running";
   if (is_running) return store;
+  if (segment == nullptr && folder.has("segment") && !folder.is_from_before_the_boot("segment")) {
+    store["state"] = "unreadable";
+    store["next"] = why;
+    return store;
+  }
   if (segment != nullptr && !of_this_boot) store["state"] = "restarted";
   store["next"] = std::string("nvio recover ") + (of_this_boot ? "--latest " : "") +
-                  store["path"].get<std::string>();
+                  quoted(store["path"].get<std::string>());
   return store;
 }
 
@@ -139,7 +163,7 @@ json look_into(const std::string& path) {
 }
 
 std::string as_text(const json& store) {
-  const auto word = [&](const char* key) { return store[key].get<std::string>(); };
+  const auto word = [&](const char* key) { return shown(store[key].get<std::string>()); };
   std::string text = word("path") + "\n  " + word("state") + ", of " + word("owner") + ", job " +
                      word("job") + ", " + store["age_seconds"].dump() + " s old";
   if (word("state") != "unreadable") {
@@ -149,7 +173,7 @@ std::string as_text(const json& store) {
   }
   text += "\n";
   for (const json& file : store["files"]) {
-    text += "  " + file["path"].get<std::string>() + ": " + file["unwritten_bytes"].dump() +
+    text += "  " + shown(file["path"].get<std::string>()) + ": " + file["unwritten_bytes"].dump() +
             " bytes not written\n";
   }
   return text + "  next: " + word("next") + "\n";

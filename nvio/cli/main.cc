@@ -1,4 +1,6 @@
 // nvio: run a program with the cache, rebuild files after a crash, look into a store.
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
@@ -132,7 +134,8 @@ int main_throwing(int argc, char** argv) {
   CLI::App* calibrate_command = app.add_subcommand(
       "calibrate", "Measure what calls cost on a file system and in the store; takes seconds");
   calibrate_command->add_option("folder", calibration.folder, "A folder where the job's files are")
-      ->required();
+      ->required()
+      ->check(CLI::ExistingDirectory);
   calibrate_command->add_option("--store", calibration.store,
                                 "Folder of the store (default: /dev/shm)");
   calibrate_command
@@ -163,8 +166,10 @@ int main_throwing(int argc, char** argv) {
   predict_command->footer("Example: nvio predict /tmp/app -c nvio-calibration.json");
 
   // What follows -- is the command's own, options and all.
-  char** end =
-      std::find_if(argv, argv + argc, [](const char* word) { return word == std::string("--"); });
+  const std::string first = argc > 1 ? argv[1] : "";
+  char** end = first != "run" && first != "record"
+                   ? argv + argc
+                   : std::find(argv, argv + argc, std::string("--"));
   if (end != argv + argc) run.command.assign(end + 1, argv + argc);
   try {
     app.parse(static_cast<int>(end - argv), argv);
@@ -190,7 +195,13 @@ int main_throwing(int argc, char** argv) {
   if (predict_command->parsed()) return nvio::predict_command(prediction);
   if (recover_command->parsed()) {
     int result = 0;
-    for (const std::string& store : folders) result |= recover_store(store, options);
+    std::vector<std::string> made;
+    options.made = &made;
+    for (const std::string& store : folders) {
+      result |= recover_store(store, options);
+      // Root acted as the owner; the next store may have another one.
+      if (getuid() == 0 && (seteuid(0) != 0 || setegid(getgid()) != 0)) return 1;
+    }
     return result;
   }
   if (!picture.empty()) return nvio::picture_command(folder, picture);
@@ -207,7 +218,10 @@ int main_throwing(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
-    return main_throwing(argc, argv);
+    const int code = main_throwing(argc, argv);
+    if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || code != 0) return code;
+    std::fputs("nvio: standard output did not take all of it\n", stderr);
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "nvio: %s\n", error.what());
     return 1;

@@ -100,6 +100,11 @@ int predict_command(const PredictOptions& options) {
 }
 
 int picture_command(const std::string& trace, const std::string& picture) {
+  std::error_code absent;
+  if (std::filesystem::equivalent(trace, picture, absent)) {
+    std::fprintf(stderr, "nvio inspect: %s is what is to be drawn, and stays\n", picture.c_str());
+    return 1;
+  }
   const JobTrace job = read_any(trace);
   // What speaks against a prediction need not speak against a picture.
   if (job.ranks.empty()) {

@@ -36,6 +36,8 @@ WRONG = {
     ("run", "--stats", "--", "true"): (0, "nvio served no process of this command"),
     ("run", "--", "sh", "-c", GOING): (0, ""),
     ("list", "/nowhere"): (1, "cannot look into /nowhere"),
+    ("list", "--", "/nowhere"): (1, "cannot look into /nowhere"),
+    ("calibrate", "/proc/version"): (2, "/proc/version"),
     ("run", "--", "/nowhere/program"): (127, "/nowhere/program"),
     ("inspect", "/nowhere"): (1, "no store at /nowhere"),
     ("inspect", "/proc/version"): (1, "/proc/version is not a folder"),
@@ -51,6 +53,9 @@ def main() -> int:
         wrong = [
             line for words, ends in (WRONG | empty).items() if (line := tried(nvio, words, ends))
         ]
+    deaf = 'trap "" TERM INT; exec "$0" run -- sh -c "kill -TERM \\$\\$; kill -INT \\$\\$; exit 7"'
+    if subprocess.run(["sh", "-c", deaf, nvio], check=False).returncode != 7:
+        wrong.append("a signal that was ignored ended the command")
     say("\n".join(wrong) or "every wrong word was named")
     return 1 if wrong else 0
 

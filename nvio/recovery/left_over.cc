@@ -25,6 +25,12 @@ void mark_orphaned(const StoreFolder& folder) {
   real().close(fd);
 }
 
+// In doubt, it has.
+bool has_logs(const StoreFolder& folder) {
+  const auto logs = folder.logs();
+  return !logs || !logs->empty();
+}
+
 std::string to_be_recovered(const std::string& path, const char* why = "") {
   return path + " holds what a killed run left" + why +
          "; recover it first: nvio recover --latest " + path;
@@ -35,7 +41,7 @@ std::string to_be_recovered(const std::string& path, const char* why = "") {
 bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string& remark,
                       std::string& why) {
   const StoreFolder folder(path);
-  bool unwritten = !folder.logs().empty();
+  bool unwritten = has_logs(folder);
   if (folder.has("segment")) {
     std::string unusable;
     const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
@@ -81,7 +87,7 @@ bool is_nothing_left_beside(const std::string& path, std::string& why) {
     std::string unusable;
     const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
                                                 folder.path_of("segment"), unusable);
-    if (folder.logs().empty() && (segment == nullptr || !segment->holds_unwritten())) continue;
+    if (!has_logs(folder) && (segment == nullptr || !segment->holds_unwritten())) continue;
     why = to_be_recovered(entry.path());
     return false;
   }

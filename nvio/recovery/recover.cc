@@ -220,9 +220,15 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
     report.problem = "the job of " + path + " is still running; its store is left alone";
     return report;
   }
-  const std::vector<std::string> logs = folder.logs();
-  std::vector<std::string> made;
-  for (const std::string& name : logs) {
+  const auto logs = folder.logs();
+  if (!logs) {
+    report.problem = failed("cannot list " + path);
+    return report;
+  }
+  std::vector<std::string> own;
+  std::vector<std::string>& made = options.made != nullptr ? *options.made : own;
+  const std::size_t made_before = made.size();
+  for (const std::string& name : *logs) {
     report.files.push_back(recover_log(folder, name, options, made));
   }
 
@@ -230,8 +236,11 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
     std::string why;
     const auto segment =
         Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
-    if (segment == nullptr) {
+    if (segment == nullptr && folder.is_from_before_the_boot("segment")) {
       report.remarks.push_back(why);
+    } else if (segment == nullptr) {
+      // Whatever no sync has covered is in there alone.
+      line_of(report, folder.path_of("segment")).problem = why;
     } else if (boot_identifier() != segment->header().boot_id) {
       report.remarks.push_back(
           "the machine restarted since: what was written after the last sync is not trusted");
@@ -241,8 +250,12 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
       leave_out_latest(*segment, report);
     }
   }
+  // What was made elsewhere is made anew once all of it can be.
+  for (; !report.good() && made.size() > made_before; made.pop_back()) {
+    real().unlink(made.back().c_str());
+  }
   if (!report.good() || options.dry_run || options.keep) return report;
-  for (const std::string& name : logs) folder.remove(name);
+  for (const std::string& name : *logs) folder.remove(name);
   // A log that came back would be replayed over what is written from now on.
   folder.persist();
   for (const char* name : kStoreFiles) folder.remove(name);
@@ -304,7 +317,7 @@ std::string inspect(const std::string& path) {
   } else {
     text += "  " + why + "\n";
   }
-  for (const std::string& name : folder.logs()) {
+  for (const std::string& name : folder.logs().value_or(std::vector<std::string>{})) {
     text += "  log " + name + ": ";
     std::string problem;
     const ParsedLog log = LogFile(folder, name).parse(problem);

@@ -19,6 +19,8 @@ struct RecoverOptions {
   // Where what cannot go to its file is written: TO/PATH, holes where the store has nothing. Empty:
   // nowhere.
   std::string to;
+  // What was made there of the stores before, as of other nodes of the job; null: nothing was.
+  std::vector<std::string>* made = nullptr;
   bool locked = false;  // the caller holds the lock that excludes running processes of the job
 };
 

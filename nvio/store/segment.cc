@@ -189,7 +189,9 @@ std::unique_ptr<Segment> Segment::open_existing(int fd, const std::string& path,
                      header.fresh_file <= kMaxFiles &&
                      std::memchr(header.boot_id, '\0', sizeof header.boot_id) != nullptr;
   if (!whole) {
-    why = path + " is no nvio segment of this version";
+    why = path +
+          " is no nvio segment of this version: recover the store with the nvio that the job ran "
+          "with";
     return nullptr;
   }
   segment->lay_out(Layout(header.slots, header.groups, header.buckets));

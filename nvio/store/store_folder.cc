@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <ctime>
 #include <utility>
 
 #include "../system/real.h"
@@ -101,15 +102,20 @@ std::string StoreFolder::inside(const std::string& name) const {
   return "/proc/self/fd/" + std::to_string(fd_) + "/" + name;
 }
 
-std::vector<std::string> StoreFolder::logs() const {
+std::optional<std::vector<std::string>> StoreFolder::logs() const {
   std::vector<std::string> names;
   DIR* listing = opendir(inside(".").c_str());
-  if (listing == nullptr) return names;
+  if (listing == nullptr) return std::nullopt;
+  errno = 0;
   while (const dirent* entry = readdir(listing)) {
     std::string name = entry->d_name;
     if (name.size() > 5 && name.ends_with(".redo")) names.push_back(std::move(name));
+    errno = 0;
   }
+  const int error = errno;
   closedir(listing);
+  errno = error;
+  if (error != 0) return std::nullopt;
   // 10.redo comes after 2.redo.
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
@@ -122,6 +128,14 @@ std::string StoreFolder::path_of(const std::string& name) const { return path_ +
 bool StoreFolder::has(const std::string& name) const {
   struct stat status {};
   return lstat(inside(name).c_str(), &status) == 0;
+}
+
+bool StoreFolder::is_from_before_the_boot(const std::string& name) const {
+  struct stat status {};
+  timespec now{};
+  timespec up{};
+  return lstat(inside(name).c_str(), &status) == 0 && clock_gettime(CLOCK_REALTIME, &now) == 0 &&
+         clock_gettime(CLOCK_BOOTTIME, &up) == 0 && status.st_ctim.tv_sec < now.tv_sec - up.tv_sec;
 }
 
 int StoreFolder::open(const std::string& name, int flags) const {

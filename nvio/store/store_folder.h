@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,10 +37,13 @@ class StoreFolder {
   bool become_owner(std::string& why) const;
 
   // Names of its redo logs, in the order of their numbers: the later one holds what is newer.
-  std::vector<std::string> logs() const;
+  // Nothing, with errno, where they cannot be listed.
+  std::optional<std::vector<std::string>> logs() const;
   // Where something lies in the folder, for people.
   std::string path_of(const std::string& name) const;
   bool has(const std::string& name) const;
+  // Whether something there was made before the machine was started last, by the clock.
+  bool is_from_before_the_boot(const std::string& name) const;
   // A descriptor of a regular file, or -1 with errno. Links are not followed.
   int open(const std::string& name, int flags) const;
   void remove(const std::string& name) const;

@@ -47,7 +47,7 @@ TEST_F(ListTest, LooksAsTheStoresOwner) {
   ASSERT_EQ(chown(folder().c_str(), kNobody, kNobody), 0);  // and not what lies in it
   const nlohmann::json stores = listed();
   ASSERT_EQ(stores.size(), 1U);
-  EXPECT_EQ(stores[0]["state"], "dead");
+  EXPECT_EQ(stores[0]["state"], "unreadable");
   EXPECT_TRUE(stores[0]["files"].empty());
 }
 
@@ -59,8 +59,25 @@ TEST_F(ListTest, IsNotHeldUpByWhatIsNoFile) {
   }
   const nlohmann::json stores = listed();
   ASSERT_EQ(stores.size(), 1U);
-  EXPECT_EQ(stores[0]["state"], "dead");
+  EXPECT_EQ(stores[0]["state"], "unreadable");
   EXPECT_FALSE(recover(folder(), {}).good());
+}
+
+// Anybody may name a folder of /dev/shm, and root may do what stands behind "next".
+TEST_F(ListTest, TellsNobodysWordsAsCommands) {
+  const std::string name = settings_.store + "/nvio-1000-it's;touch \x1bX";
+  fs::create_directory(name);
+  fs::permissions(name, fs::perms::owner_all);
+  std::ofstream(name + "/alive") << "";
+  const nlohmann::json stores = listed();
+  ASSERT_EQ(stores.size(), 1U);
+  EXPECT_EQ(stores[0]["next"],
+            "nvio recover '" + settings_.store + "/nvio-1000-it'\\''s;touch \x1bX'");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(list_stores({{settings_.store}, false}), 0);
+  const std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(text.find('\x1b'), std::string::npos) << text;
+  EXPECT_NE(text.find("touch ?X"), std::string::npos) << text;
 }
 
 // The owner may do so at any time, also after its size was looked at. Whoever reads it then is

@@ -1,10 +1,13 @@
 // Recovery: whose stores it touches, as whom, and what it makes of damaged or doubtful ones.
 #include <grp.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include "../log/writer.h"
@@ -207,6 +210,34 @@ TEST_F(RecoveryTest, KeepsAStoreWhoseBytesNoSyncCompletedAndSaysHowToHaveThem) {
   ::close(fd);
 }
 
+// By an nvio of another version, or where the memory to map it lacks.
+TEST_F(RecoveryTest, KeepsAStoreWhoseWorkingMemoryCannotBeRead) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+    file.write(0, "later!", 6);
+  });
+  ::close(fd);
+  const auto raise_version = [&](int by) {
+    std::fstream segment(folder() + "/segment", std::ios::in | std::ios::out | std::ios::binary);
+    char version = 0;
+    segment.seekg(8).get(version);
+    segment.seekp(8).put(static_cast<char>(version + by));
+  };
+  raise_version(1);
+  RecoverOptions options;
+  options.latest = true;
+  const RecoverReport report = recover(folder(), options);
+  EXPECT_FALSE(report.good());
+  const std::string told = describe(report, false);
+  EXPECT_NE(told.find("with the nvio that the job ran with"), std::string::npos) << told;
+  EXPECT_TRUE(fs::exists(folder() + "/segment"));
+  raise_version(-1);
+  EXPECT_TRUE(recover(folder(), options).good());
+  EXPECT_EQ(file_content(), "later!");
+}
+
 TEST_F(RecoveryTest, TakesWhatACheckpointMadeDurableForSynced) {
   const int fd = open_file();
   be_killed_after(fd, [](CachedFile& file) {
@@ -377,6 +408,33 @@ TEST_F(RecoveryTest, WhatIsForcedIsNotWhatIsKnownToBeAnother) {
   options.force = true;
   EXPECT_FALSE(recover(folder(), options).good());
   EXPECT_EQ(file_content(), "new");
+}
+
+// A full disk, say: what was made there is no hindrance once there is room.
+TEST_F(RecoveryTest, WhatCouldNotBeSavedElsewhereCanBeSavedThereLater) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) {
+    file.write(0, "synced", 6);
+    file.sync();
+  });
+  ::close(fd);
+  fs::rename(path_, path_ + ".moved");
+  RecoverOptions options;
+  options.to = root_ + "/elsewhere";
+  const pid_t child = fork();
+  if (child == 0) {
+    constexpr rlimit kThree{3, 3};
+    std::signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &kThree);
+    _exit(recover(folder(), options).good() ? 1 : 0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(fs::exists(options.to + path_));
+  EXPECT_TRUE(recover(folder(), options).good());
+  std::ifstream saved(options.to + path_);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(saved), {}), "synced");
 }
 
 TEST_F(RecoveryTest, WhatIsSavedElsewhereReplacesNothing) {

@@ -11,9 +11,11 @@ mod summary;
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
 use rustix::process::{DumpableBehavior, Resource, getrlimit, set_dumpable_behavior, setrlimit};
+use signal_hook::consts::SIGXFSZ;
 use tracing::{debug, error, warn};
 use tracing_subscriber::EnvFilter;
 
@@ -28,6 +30,7 @@ pub fn main() -> ExitCode {
     start_log(cli.log_format);
     keep_out_of_core_dumps();
     raise_file_limit();
+    fail_beyond_a_file_size();
     let daemon = matches!(cli.command, Command::Send(_) | Command::Receive(_));
     match run(cli.command) {
         Ok(code) => code,
@@ -59,6 +62,14 @@ fn raise_file_limit() {
     limit.current = limit.maximum;
     if let Err(error) = setrlimit(Resource::Nofile, limit) {
         debug!("the limit on open files stays as it is: {error}");
+    }
+}
+
+/// What is written beyond a limit on file sizes fails then, as on a full disk: a record or a copy ends no
+/// migration.
+fn fail_beyond_a_file_size() {
+    if let Err(error) = signal_hook::flag::register(SIGXFSZ, Arc::default()) {
+        debug!("a limit on file sizes ends this process: {error}");
     }
 }
 

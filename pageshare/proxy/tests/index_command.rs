@@ -110,6 +110,28 @@ fn what_is_left_beside_an_index_by_one_that_was_killed_goes_and_nothing_else() {
 }
 
 #[test]
+fn only_an_index_gives_way_to_an_index() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let at = |name: &str| directory.path().join(name);
+    for words in ["some image", "x"] {
+        write(at("index"), words).expect("the scratch directory is writable");
+        let output = index(directory.path(), &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("what is there is no index, and stays"), "{said}");
+        assert_eq!(read(at("index")).expect("it stays"), words.as_bytes());
+    }
+    write(at("index"), "").expect("the scratch directory is writable");
+    for _ in 0..2 {
+        let output = index(directory.path(), &[]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let output = index(directory.path(), &["--threads", "100000"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("1024"), "{said}");
+}
+
+#[test]
 fn a_pipe_is_neither_an_image_nor_does_it_give_way_to_an_index() {
     for (name, reason) in [
         ("pipe", "neither a file nor a block device"),

@@ -43,7 +43,7 @@ pub struct Window {
 
 /// From a Credit until all is accepted that had been taken by then: as long as the path with all that waits
 /// on it, so that what comes in bursts, a window at a time, is measured by whole windows.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Measure {
     since: Duration,
     accepted: u64,
@@ -141,11 +141,7 @@ impl Window {
             let rate = (accepted - before) as f64 / elapsed.as_secs_f64();
             self.measured(rate, elapsed.div_duration_f64(path));
             // What is taken after a rest, of whatever length, is not measured by it.
-            self.measure = (self.in_flight() > 0).then_some(Measure {
-                since: now,
-                accepted,
-                taken: self.taken,
-            });
+            self.measure = (self.in_flight() > 0).then_some(begin);
         }
         Some(more)
     }

@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
 use pageshare_wire::Versions;
 
@@ -163,7 +164,7 @@ pub(super) struct SendingArgs {
     #[arg(value_parser = value_parser!(i32).range(-131_072..=22))]
     pub(super) level: i32,
     /// Threads that compress; 0 for one a core.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = thread_count())]
     pub(super) threads: usize,
     /// QEMU's downtime-limit, in milliseconds: bounds how much is kept in flight. `migrate` sets it.
     /// [default: 300; with `migrate`, what QEMU has]
@@ -315,7 +316,7 @@ pub(super) struct ReceiveArgs {
     #[command(flatten)]
     pub(super) keep: KeepArgs,
     /// Threads that index; 0 for one a core.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = thread_count())]
     pub(super) threads: usize,
     /// MiB of pages just received to keep for references; older ones are found in the memory of
     /// the arriving VM, where it can be read.
@@ -355,7 +356,7 @@ pub(super) struct IndexArgs {
     #[arg(long, value_name = "SECONDS", value_parser = value_parser!(u64).range(1..))]
     pub(super) every: Option<u64>,
     /// Threads; 0 for one a core.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = thread_count())]
     pub(super) threads: usize,
 }
 
@@ -377,6 +378,11 @@ pub(super) enum CandidatesArg {
     Ksm,
     /// None.
     Off,
+}
+
+/// More threads than a host has cores are a slip, and could not all be started.
+fn thread_count() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(..=1024)
 }
 
 /// So many MiB, as bytes.

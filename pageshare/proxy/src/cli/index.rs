@@ -1,11 +1,12 @@
 //! `pageshare index`.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use pageshare_index::snapshot::MAGIC;
 use tracing::{debug, info, warn};
 
 use super::args::IndexArgs;
@@ -40,11 +41,17 @@ pub(super) fn run(arguments: IndexArgs) -> Result<ExitCode, Error> {
     }
 }
 
-/// A device, a pipe or a socket stays what it is: of root's /dev/null, too, a file would be made.
+/// Only an index is replaced: a device, a pipe or a socket stays what it is, and so does an image or the
+/// scope's file.
 fn check(out: &Path) -> Result<(), Error> {
-    let kind = out.symlink_metadata().map(|there| there.file_type());
-    if kind.is_ok_and(|it| !it.is_file() && !it.is_dir() && !it.is_symlink()) {
+    let Ok(kind) = out.symlink_metadata().map(|there| there.file_type()) else { return Ok(()) };
+    if !kind.is_file() && !kind.is_dir() && !kind.is_symlink() {
         return Err(unwritten(out)(io::Error::other("what is there is no file, and stays")));
+    }
+    let mut head = Vec::new();
+    let mut read = || files::open(out)?.take(4).read_to_end(&mut head);
+    if kind.is_file() && read().is_ok_and(|read| read > 0) && head != MAGIC {
+        return Err(unwritten(out)(io::Error::other("what is there is no index, and stays")));
     }
     Ok(())
 }
