@@ -222,6 +222,8 @@ Ended run_once(const Words& words, int input, Output& output, Output& errors, in
     }
   }
   ended.wall_ns = now_ns() - start;
+  // It may have ended by itself since it was looked at last.
+  ended.timed_out = timeout_ns > 0 && ended.wall_ns > timeout_ns;
   ended.transferred = transferred(child);
   while (wait4(child, &ended.status, 0, &ended.usage) != child) {
     if (errno != EINTR) throw failed("cannot wait for " + words[0], errno);

@@ -141,6 +141,8 @@ TEST_F(Execution, KillsWhatTakesTooLongWithItsChildren) {
   const json line = execute("--timeout-ns 100000000 -- sh -c 'sleep 30; true'").only();
   EXPECT_EQ(line.at("timed_out"), true);
   EXPECT_EQ(line.at("code"), -9);
+  // Too long, and over before it was looked at again.
+  EXPECT_EQ(execute("--timeout-ns 1000000 -- sleep 0.02").only().at("timed_out"), true);
 }
 
 TEST_F(Execution, LeavesNothingRunning) {

@@ -162,6 +162,50 @@ def test_whatever_is_printed_is_a_number_or_said_not_to_be(path: str, out: str, 
             assert error.what
 
 
+@pytest.mark.parametrize(
+    ("regex", "out", "found"),
+    [
+        ("([0-9.]+) cycles", "  1,234,567 cycles", None),
+        ("([0-9.]+) queries", "9,900 queries", None),
+        ("([0-9.]+) s", "1.5e+06 s", None),
+        ("[0-9]+", "1.500", None),
+        ("([0-9.]+)$", "time,12,34", 34),  # a column
+        (",([0-9]+)$", "12,345", 345),
+        ("([0-9.]+) s", "took 1.5 s", 1.5),
+    ],
+)
+def test_the_end_of_a_number_is_not_taken_for_it(regex: str, out: str, found: float | None) -> None:
+    reading = Reading(regex=regex)
+    if found is not None:
+        assert reading.of("n", Printed(out), Printed("")) == found
+        return
+    with pytest.raises(TrialError, match="is only the end of"):
+        reading.of("n", Printed(out), Printed(""))
+
+
+def test_a_name_with_dots_is_quoted_in_a_path() -> None:
+    out = Printed('{"clat": {"99.000000": [5, 7]}}')
+    for path in ('clat["99.000000"][1]', "clat['99.000000'][1]"):
+        assert Reading(json=path).of("n", out, Printed("")) == 7
+    with pytest.raises(TrialError, match="no n was found there"):
+        Reading(json="n").of("n", Printed(f'{{"n": {"9" * 401}}}'), Printed(""))
+
+
+def test_words_and_levels_stay_as_they_stand_in_the_file() -> None:
+    asked = parsed(
+        """\
+title: t
+workload: command
+factors:
+  command: {a: [echo, true, 1.50, 007, 1e3, no, "{v}"]}
+  v: [3.10, 08, 0x10]
+baseline: {v: 3.10}
+"""
+    )
+    assert asked.factors["v"] == ("3.10", "08", "0x10")
+    assert asked.commands == {"a": "echo true 1.50 007 1e3 no '{v}'"}
+
+
 def test_units_are_multiples_of_ours() -> None:
     assert scale("us") == ("ns", 1e3)
     assert scale("MiB") == ("B", 1 << 20)

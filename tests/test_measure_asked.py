@@ -14,8 +14,9 @@ import records
 from needs import refused, tare
 from tare import experiment, plan
 from tare.cli import measure
-from tare.cli.asked import Asked, by_option, variables, written
+from tare.cli.asked import Asked, by_option, levels, variables, written
 from tare.command import PATH
+from tare.document import MOST_BYTES
 from tare.errors import Exit, Fault, FaultyFileError, UsageError
 
 
@@ -247,6 +248,29 @@ def test_a_search_path_of_many_folders_is_no_level_and_may_be_long() -> None:
     found = tare("measure", "--dry-run", "--", "true", PATH=f"/usr/bin:/bin:{path}")
     assert found.returncode == 0, found.stderr
     assert f"PATH=/usr/bin:/bin:{path}" in found.stdout
+
+
+def test_a_level_may_hold_commas_and_begin_as_a_key_of_yaml() -> None:
+    assert levels("placement", "server=0,1") == ["server=0,1"]
+    assert levels("environment", "native, qemu") == ["native", "qemu"]
+    found = laid_out(asked("echo {q}", parameters=["q=?_,b"]))
+    assert found.experiment.factors["q"] == ("?_", "b")
+
+
+def test_braces_that_are_no_parameters_are_quoted_for_a_shell() -> None:
+    found = asked("echo", session={"shell": "bash"})
+    found.command.extend(["a{1,2}", "{x,y}"])
+    assert laid_out(found).experiment.commands == {"echo": "echo 'a{1,2}' '{x,y}'"}
+
+
+def test_many_words_are_a_file_that_can_be_read_again() -> None:
+    line = shlex.join(["cat", *(f"logs/{n:03}-of-an-ordinary-name.log" for n in range(1000))])
+    text = written(asked(line).document(), ["tare", "measure", "--", *shlex.split(line)])
+    assert len(line) < len(text) < MOST_BYTES < 3 * len(line)
+    assert experiment.parse(text, "x").commands == {"cat": line}
+    done = tare("measure", "--dry-run", "--", "cat", *["a-name-of-some-length"] * 5000)
+    assert done.returncode == Exit.USAGE
+    assert "64 KiB of an experiment file" in done.stderr
 
 
 def test_what_is_too_long_is_told_as_that() -> None:

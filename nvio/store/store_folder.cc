@@ -49,7 +49,10 @@ std::string StoreFolder::why_no_store() const {
     errno = error_;
     return failed("there is no store at " + path_);
   }
-  if (has("segment") || has("alive") || !logs().empty()) return {};
+  if (has("segment") || has("alive")) return {};
+  const auto found = logs();
+  if (!found) return failed("cannot list " + path_);
+  if (!found->empty()) return {};
   return path_ + " is no store of nvio: it holds neither a segment nor a log";
 }
 

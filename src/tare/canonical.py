@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from tare import units, workloads
-from tare.document import Problem, Steps, shown
+from tare.document import Problem, Steps, shown, text_of_scalar
 from tare.errors import UsageError
 from tare.levels import Factor
 from tare.workloads import AnyWorkload
@@ -263,7 +263,7 @@ def _written(value: object, kind: str, longest: int = _LONGEST_LEVEL) -> str:
     if value is None or isinstance(value, dict | list | tuple | set):
         quote = "; put it into quotes if it is a word" if value is None and kind == "level" else ""
         raise UsageError(f"has to be one {kind}, not {shown(value)}{quote}")
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    text = text_of_scalar(value)
     if len(text) > longest:
         raise UsageError(f"is longer than {longest} characters")
     return text

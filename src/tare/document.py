@@ -29,7 +29,7 @@ from ruamel.yaml.reader import ReaderError
 
 from tare.errors import Fault, FaultyFileError, UsageError
 
-_MOST_BYTES = 64 << 10
+MOST_BYTES = 64 << 10
 _DEEPEST = 20
 _MOST_NODES = 20_000
 _LONGEST_SHOWN = 60
@@ -69,12 +69,12 @@ def text_of(file: BinaryIO, name: str) -> str:
         UsageError: it cannot be read, or is no text of a size that a person writes.
     """
     try:
-        content = file.read(_MOST_BYTES + 1)
+        content = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise _unreadable(name, error) from error
-    if len(content) > _MOST_BYTES:
+    if len(content) > MOST_BYTES:
         raise UsageError(
-            f"{name} is larger than {_MOST_BYTES >> 10} KiB: not an experiment file",
+            f"{name} is larger than {MOST_BYTES >> 10} KiB: not an experiment file",
             "`tare list` shows the experiments that ship",
         )
     try:
@@ -107,6 +107,21 @@ def _faulty(name: str, number: int, message: str, remedy: str) -> FaultyFileErro
     return FaultyFileError(name, [Fault(number, "", message)], remedy)
 
 
+class _Int(int):
+    text = ""
+
+
+class _Float(float):
+    text = ""
+
+
+def text_of_scalar(scalar: object) -> str:
+    """A scalar as it stands in the file: of a command's words and levels 007 is not 7."""
+    if isinstance(scalar, bool):
+        return "true" if scalar else "false"
+    return scalar.text if isinstance(scalar, _Int | _Float) else str(scalar)
+
+
 class _Constructor(RoundTripConstructor):
     """Knows where it is: a number or a date that cannot be is an error without a line."""
 
@@ -114,7 +129,12 @@ class _Constructor(RoundTripConstructor):
 
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         self.at = node.start_mark.line
-        return super().construct_object(node, deep=deep)
+        found = super().construct_object(node, deep=deep)
+        if isinstance(found, bool) or not isinstance(found, int | float):
+            return found
+        kept = _Int(found) if isinstance(found, int) else _Float(found)
+        kept.text = node.value
+        return kept
 
 
 def parse(text: str, name: str) -> CommentedMap:

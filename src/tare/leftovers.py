@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tare import interrupts
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, spaces, start_time
-from tare.errors import TareError, UnavailableError
+from tare.errors import TareError, UnavailableError, UsageError
 from tare.pauses import pauses
 from tare.undo import Entry, Kind, kill_all, processes, undo
 
@@ -110,6 +110,8 @@ class Registry(AbstractContextManager["Registry"]):
         Others may pass the one that it is in.
         """
         folder = Path(tempfile.gettempdir()) / f"tare-{self.run_id}"
+        if not str(folder).isprintable():
+            raise UsageError(f"no list can hold {str(folder)!r}", "set TMPDIR to a plain name")
         own = folder / "own"
         with self.owing("directory", str(folder)):
             for path in (folder, own):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from tare.command import PATH, shell_line
 from tare.errors import Fault, FaultyFileError, UsageError
@@ -22,6 +23,7 @@ _T = TypeVar("_T")
 _TRAILING = ("--parameter", "-P")
 _BLOCKS = {"min": 8, "max": 20, "until": "3 %"}
 _GATE_BLOCKS = 30
+_LONGEST_TITLE, _LONGEST_HEAD = 200, 2000
 FACTORS = ("environment", "placement", "vcpus", "memory", "interference", "files")
 """Those with an option of their own."""
 _OF_GUESTS = ("vcpus", "memory", "files")
@@ -114,8 +116,13 @@ def written(document: Mapping[str, Any], typed: Sequence[str]) -> str:
     yaml.width = 10_000
     text = io.StringIO()
     yaml.dump(_laid_out(document), text)
-    line = shell_line(*typed)
+    line = _cut(shell_line(*typed), _LONGEST_HEAD)
     return f"# {line}\n# Run it again, as it is or changed: tare run FILE\n{text.getvalue()}"
+
+
+def _cut(line: str, most: int) -> str:
+    """A line of a file that is to stay readable, and within what such a file may have."""
+    return line if len(line) <= most else f"{line[:most]} ..."
 
 
 def by_option(error: FaultyFileError) -> UsageError:
@@ -144,9 +151,11 @@ def _laid_out(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _laid_out(one) for key, one in value.items()}
     if isinstance(value, list):
-        line = CommentedSeq(value)
+        line = CommentedSeq(map(_laid_out, value))
         line.fa.set_flow_style()
         return line
+    if isinstance(value, str) and value.startswith("?"):  # else it would be read as a key
+        return DoubleQuotedScalarString(value)
     return value
 
 
@@ -159,9 +168,15 @@ def variables(given: Sequence[str], environment: Mapping[str, str]) -> str:
     return shlex.join(words)
 
 
-def levels(text: str) -> list[str]:
-    """The levels of a factor, between commas."""
-    return [level.strip() for level in text.split(",")]
+def levels(factor: str, text: str) -> list[str]:
+    """The levels of a factor, between commas; one that holds commas stands alone."""
+    from tare.draft import levels_in  # noqa: PLC0415 - so that --help is fast
+    from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415
+
+    try:
+        return list(levels_in(CommandLevels.rows[factor], text))
+    except UsageError:  # which is told once the file is read
+        return [level.strip() for level in text.split(",")]
 
 
 def exports(named: Mapping[str, Path | None], others: Sequence[str]) -> list[tuple[str, Path]]:
@@ -214,7 +229,8 @@ def _line(words: Sequence[str]) -> str:
 def _join(words: Sequence[str]) -> str:
     """As `shlex.join`, but a place for a parameter is not quoted: a reader is spared its quotes."""
     return " ".join(
-        word if re.fullmatch(r"[\w@%+=:,./{}-]+", word) else shlex.quote(word) for word in words
+        word if re.fullmatch(r"([\w@%+=:,./-]|\{[\w.-]+\})+", word) else shlex.quote(word)
+        for word in words
     )
 
 
@@ -297,7 +313,7 @@ def _title(commands: Mapping[str, str], factors: Mapping[str, Any]) -> str:
     names, places = list(commands), factors["environment"]
     if len(names) > 1:
         return f"Is {names[0]} faster than {' or '.join(names[1:])}?"
-    line = commands[names[0]]
+    line = _cut(commands[names[0]], _LONGEST_TITLE)
     if len(places) > 1:
         return f"What does `{line}` take in {', '.join(places[1:])}, and {places[0]}?"
     return f"What does `{line}` take?"

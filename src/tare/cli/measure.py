@@ -17,7 +17,7 @@ from tare.cli.arguments import FLAG, Json
 from tare.cli.plan import lay_out, plan_json, print_plan, ready
 from tare.command import shell_line
 from tare.document import refuse_bytes
-from tare.errors import Exit, FaultyFileError, TareError, TrialError
+from tare.errors import Exit, FaultyFileError, TareError, TrialError, UsageError
 
 if TYPE_CHECKING:
     from tare.plan import Plan
@@ -244,7 +244,7 @@ def measure(
     found = asked.Asked(
         command=command or [],
         against=against or [],
-        factors={name: asked.levels(text) for name, text in factors if text},
+        factors={name: asked.levels(name, text) for name, text in factors if text},
         parameters=parameter or [],
         session={name: text for name, text in session.items() if text},
         read=read or [],
@@ -324,8 +324,14 @@ def _planned(
 ) -> tuple[str, Plan]:
     """The experiment file's text, and what it makes within a time."""
     from tare import cuts, experiment  # noqa: PLC0415 - so that --help is fast
+    from tare.document import MOST_BYTES  # noqa: PLC0415
 
     text = asked.written(document, ["tare", *sys.argv[1:]])
+    if len(text.encode()) > MOST_BYTES:
+        raise UsageError(
+            f"what was typed is more than the {MOST_BYTES >> 10} KiB of an experiment file",
+            "have a shell find the names: --shell sh -- 'cat logs/*.log'",
+        )
     try:
         plan = lay_out(experiment.parse(text, "what was typed"), None, must_run=must_run)
     except FaultyFileError as error:

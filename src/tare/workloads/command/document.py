@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tare.document import Problem, problems, shown
+from tare.document import Problem, problems, shown, text_of_scalar
 from tare.workloads.command.reading import Reading
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
@@ -141,7 +141,7 @@ class Asked:
                 self._say(("factors", name), "is put in by Tare: choose another name")
             elif any(f"{{{name}}}" in text for text in texts):
                 listed = levels if isinstance(levels, list | tuple) else (levels,)
-                yield name, tuple(map(str, listed))
+                yield name, tuple(map(text_of_scalar, listed))
             else:
                 known = ", ".join(factors)
                 said = f"unknown factor, and no {{{name}}} stands in a command: choose {known}"
@@ -170,7 +170,7 @@ class Asked:
 def joined(written: Any) -> str:
     """A command line, also of a list of its words; empty where it is neither."""
     if isinstance(written, list) and all(isinstance(word, str | int | float) for word in written):
-        return shlex.join(map(str, written))
+        return shlex.join(map(text_of_scalar, written))
     return written if isinstance(written, str) else ""
 
 

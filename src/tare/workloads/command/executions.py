@@ -172,8 +172,9 @@ def _refuse(line: Mapping[str, Any], command: str, expected: int, limit: str) ->
     words = last_words(str(line["stdout"]) + str(line["stderr"]))
     when = " while it warmed up" if line["warmup"] else ""
     if line["timed_out"]:
+        killed = ", and was killed" if code < 0 else ""
         raise TrialError(
-            f"`{command}` did not end within {limit}{when}, and was killed{words}",
+            f"`{command}` did not end within {limit}{when}{killed}{words}",
             "give it more time: --timeout, or `timeout` in the session",
         )
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

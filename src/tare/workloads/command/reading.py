@@ -16,6 +16,9 @@ from tare.workloads import Statistic
 from tare.workloads.command.executions import MOST_TOLD, Printed
 
 _SHOWN = 300
+_INSIDE = re.compile(r"[0-9](?:[.'_\u00a0\u2009\u202f]|[eE][+-]?)?\Z")
+"""Of what stands before a number: it is only the end of one, such as 06 of 1.5e+06."""
+_GROUPED = re.compile(r"[0-9],\Z")
 
 
 class Reading(BaseModel):
@@ -31,7 +34,8 @@ class Reading(BaseModel):
     path: str | None = Field(
         default=None,
         alias="json",
-        description="Where it is in the JSON that the command prints: `jobs[0].read.iops`.",
+        description="Where it is in the JSON that the command prints: `jobs[0].read.iops`, or"
+        ' `clat["99.000000"]` of a name with dots.',
     )
     unit: str = Field(default="1", description="Such as ms, MB, MB/s or 1/s; 1 of a plain number.")
     better: Literal["lower", "higher"] | None = Field(
@@ -89,7 +93,7 @@ class Reading(BaseModel):
             value = float(found) * scale  # type: ignore[arg-type]
             if not math.isfinite(value):
                 raise ValueError(f"{found} is no number")
-        except (TypeError, ValueError, UsageError):
+        except (TypeError, ValueError, OverflowError, UsageError):
             instead = "" if found is None else f", but {found!r}, which is no number of that unit"
             raise TrialError(
                 f"its output ended in {ending(stdout + stderr)!r}: no {name} was found there, by"
@@ -121,14 +125,29 @@ def _matched(regex: str, *outputs: Printed) -> Sequence[str | None]:
         for match in re.finditer(regex, output, re.MULTILINE):
             # Before the second end it may not be the last; where that begins, not all of it.
             found = match if match.start() > output.rear else found
-    return (None,) if found is None else found.groups() or (found[0],)
+    if found is None:
+        return (None,)
+    _refuse_cut(regex, found)
+    return found.groups() or (found[0],)
+
+
+def _refuse_cut(regex: str, found: re.Match[str]) -> None:
+    before = found.string[max(0, found.start() - 3) : found.start()]
+    grouped = _GROUPED.search(before) and re.match("[0-9]{3}(?![0-9])", found[0])
+    if found[0][:1].isdigit() and (_INSIDE.search(before) or grouped):
+        whole = found.string[: found.start()].split()[-1] + found[0]
+        raise TrialError(
+            f"{regex} matched {found[0]!r}, which is only the end of {whole!r}",
+            "have it match the whole number, and the command print it without separators; or match"
+            " what stands before it, too",
+        )
 
 
 def _at(path: str | None, stdout: str) -> Any:
     try:
         found = json.loads(stdout)
-        for step in re.findall(r"[^.\[\]$]+", path or ""):
-            found = found[int(step) if isinstance(found, list) else step]
+        for quoted, step in re.findall(r"""\[["']([^"']+)["']\]|([^.\[\]$]+)""", path or ""):
+            found = found[quoted or (int(step) if isinstance(found, list) else step)]
     except (ValueError, KeyError, IndexError, TypeError, RecursionError):
         return None
     return None if isinstance(found, bool) else found

@@ -54,8 +54,11 @@ class Ready:
                 f"{written!r} tells of no server that it is ready: write tcp, http /PATH,"
                 " {output: REGEX} or {command: LINE}"
             )
-        if kind == "http" and not what.startswith("/"):
-            raise UsageError(f"{what!r} is no path of HTTP: it begins with /")
+        if kind == "http" and not re.fullmatch("/[!-~]*", what):
+            raise UsageError(
+                f"{what!r} is no path of HTTP: it begins with /, and other letters than ASCII's"
+                " stand as %C3%BC"
+            )
         if kind == "output":
             try:
                 re.compile(what)
