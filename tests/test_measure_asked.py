@@ -259,8 +259,8 @@ def test_a_level_may_hold_commas_and_begin_as_a_key_of_yaml() -> None:
 
 def test_braces_that_are_no_parameters_are_quoted_for_a_shell() -> None:
     found = asked("echo", session={"shell": "bash"})
-    found.command.extend(["a{1,2}", "{x,y}"])
-    assert laid_out(found).experiment.commands == {"echo": "echo 'a{1,2}' '{x,y}'"}
+    found.command.extend(["a{1,2}", "{x,y}", "{1..3}"])
+    assert laid_out(found).experiment.commands == {"echo": "echo 'a{1,2}' '{x,y}' '{1..3}'"}
 
 
 def test_many_words_are_a_file_that_can_be_read_again() -> None:

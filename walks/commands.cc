@@ -382,14 +382,15 @@ Answer run(Team& team, const Options& options) {
     refuse("the output " + written +
            " is the graph itself, which would be lost; choose another name");
   }
-  std::error_code absent;
-  const auto there = std::filesystem::status(options.output, absent);
-  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
-    refuse("the output " + options.output + " is no regular file, and stays");
-  }
   std::optional<OutputLock> lock;
   team.guard(Phase::open, [&] {
-    if (team.leads() && !options.output.empty()) lock.emplace(options.output);
+    if (!team.leads() || options.output.empty()) return;
+    std::error_code absent;
+    const auto there = std::filesystem::status(options.output, absent);
+    if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+      throw std::runtime_error("the output " + options.output + " is no regular file, and stays");
+    }
+    lock.emplace(options.output);
   });
   team.agree();
   switch (options.command) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,13 @@ int recover_store(const std::string& folder, const RecoverOptions& options) {
   }
   std::fputs(nvio::describe(report, options.dry_run).c_str(), stdout);
   return report.good() ? 0 : 1;
+}
+
+// What the names of the stores of one job's nodes have in common.
+std::string job_of(std::string store) {
+  while (store.size() > 1 && store.back() == '/') store.pop_back();
+  const std::string name = store.substr(store.rfind('/') + 1);
+  return name.substr(0, name.rfind(".node"));
 }
 
 /// Prints the help or the version that was asked for (0), or what is wrong with the words (2).
@@ -195,9 +203,9 @@ int main_throwing(int argc, char** argv) {
   if (predict_command->parsed()) return nvio::predict_command(prediction);
   if (recover_command->parsed()) {
     int result = 0;
-    std::vector<std::string> made;
-    options.made = &made;
+    std::map<std::string, std::vector<std::string>> made;  // another job's file is another file
     for (const std::string& store : folders) {
+      options.made = &made[job_of(store)];
       result |= recover_store(store, options);
       // Root acted as the owner; the next store may have another one.
       if (getuid() == 0 && (seteuid(0) != 0 || setegid(getgid()) != 0)) return 1;

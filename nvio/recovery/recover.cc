@@ -192,6 +192,24 @@ RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
   return file;
 }
 
+// Whether all that failed is what could not be written elsewhere. Where something cannot be read,
+// the rest that was saved is all that there will be.
+bool is_for_lack_of_room(const RecoverReport& report) {
+  return std::all_of(report.files.begin(), report.files.end(), [](const RecoveredFile& file) {
+    return file.problem.empty() || !file.instead.empty();
+  });
+}
+
+// What was made elsewhere goes, and is made anew once there is room for all of it.
+void take_back(const std::string& path, RecoverReport& report) {
+  real().unlink(path.c_str());
+  for (RecoveredFile& file : report.files) {
+    if (file.problem.empty() && file.instead == path) {
+      file.problem = "it was removed from there again, since another file could not be saved";
+    }
+  }
+}
+
 }  // namespace
 
 bool RecoverReport::good() const {
@@ -250,9 +268,8 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
       leave_out_latest(*segment, report);
     }
   }
-  // What was made elsewhere is made anew once all of it can be.
-  for (; !report.good() && made.size() > made_before; made.pop_back()) {
-    real().unlink(made.back().c_str());
+  if (!report.good() && is_for_lack_of_room(report)) {
+    for (; made.size() > made_before; made.pop_back()) take_back(made.back(), report);
   }
   if (!report.good() || options.dry_run || options.keep) return report;
   for (const std::string& name : *logs) folder.remove(name);

@@ -248,7 +248,12 @@ class _Rows:
         text = ""
         try:
             text = _written(value, "level", self._longest)
-            return self._rows[key].level(text)
+            try:
+                return self._rows[key].level(text)
+            except UsageError:
+                if not isinstance(value, int):
+                    raise
+                return self._rows[key].level(str(int(value)))  # 0x10, +1
         except UsageError as error:
             self._problems.append(Problem(path, error.what))
             return text

@@ -130,7 +130,9 @@ class _Constructor(RoundTripConstructor):
     def construct_object(self, node: Any, deep: bool = False) -> Any:
         self.at = node.start_mark.line
         found = super().construct_object(node, deep=deep)
-        if isinstance(found, bool) or not isinstance(found, int | float):
+        if isinstance(found, bool):  # of a command's words True is not true
+            return found if node.value in ("true", "false") else node.value
+        if not isinstance(found, int | float):
             return found
         kept = _Int(found) if isinstance(found, int) else _Float(found)
         kept.text = node.value

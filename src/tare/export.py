@@ -151,9 +151,9 @@ def _columns(statistics: Mapping[str, Statistic], taken: Iterable[str]) -> dict[
     found: dict[str, str] = {}
     for name, statistic in statistics.items():
         unit = units.COLUMNS[statistic.unit]
-        column = f"{name}{unit}"
-        if column in others:
-            column = f"{name}_statistic{unit}"
+        stem = name
+        while (column := f"{stem}{unit}") in others:
+            stem += "_statistic"
         others.add(column)
         found[name] = column
     return found

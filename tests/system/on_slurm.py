@@ -68,7 +68,7 @@ def try_it(running: Cluster) -> None:
     found = tare(running, 5, "--gather", "out").stderr
     assert "block 1 is not complete" in found, found
     assert "missing: 1-2" in found, found
-    again = re.search(r"sbatch --array=1-2%1 \S+", found)
+    again = re.search(r"sbatch --array=1-2%2 \S+", found)
     assert again is not None
     number = running.output_of("sh", "-c", again[0], **SETTINGS).split()[-1]
     running.output_of("scontrol", "release", number)  # it is the same script

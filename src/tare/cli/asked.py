@@ -170,13 +170,13 @@ def variables(given: Sequence[str], environment: Mapping[str, str]) -> str:
 
 def levels(factor: str, text: str) -> list[str]:
     """The levels of a factor, between commas; one that holds commas stands alone."""
-    from tare.draft import levels_in  # noqa: PLC0415 - so that --help is fast
-    from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415
+    from tare.workloads.command.rows import CommandLevels  # noqa: PLC0415 - so that --help is fast
 
     try:
-        return list(levels_in(CommandLevels.rows[factor], text))
-    except UsageError:  # which is told once the file is read
+        CommandLevels.rows[factor].level(text.strip())
+    except UsageError:
         return [level.strip() for level in text.split(",")]
+    return [text.strip()]
 
 
 def exports(named: Mapping[str, Path | None], others: Sequence[str]) -> list[tuple[str, Path]]:
@@ -229,7 +229,9 @@ def _line(words: Sequence[str]) -> str:
 def _join(words: Sequence[str]) -> str:
     """As `shlex.join`, but a place for a parameter is not quoted: a reader is spared its quotes."""
     return " ".join(
-        word if re.fullmatch(r"([\w@%+=:,./-]|\{[\w.-]+\})+", word) else shlex.quote(word)
+        word
+        if re.fullmatch(r"([\w@%+=:,./-]|\{(?![\w.-]*\.\.)[\w.-]+\})+", word)
+        else shlex.quote(word)
         for word in words
     )
 

@@ -68,8 +68,10 @@ def is_whole(path: Path) -> bool:
         lies = _Benchmark.model_validate(document_of(first)).directory_name
     except (ValidationError, UsageError):
         return True  # reading it tells what is wrong
-    whole = first.parents[1 + len(Path(lies).parts)]
-    return path.is_relative_to(whole)
+    parts, at = Path(lies).parts, first.resolve().parents[1]
+    if not parts or at.parts[-len(parts) :] != parts:  # copied elsewhere, or of an early version
+        return any(path.glob(f"*/{_LATEST}/sample.json"))
+    return path.resolve().is_relative_to(at.parents[len(parts) - 1])
 
 
 def _read(document: Any) -> Found:

@@ -26,18 +26,15 @@ def results(folder: str) -> Iterator[tuple[str, str]]:
             with os.scandir(os.path.join(folder, below)) as found:  # noqa: PTH118 - 10 000 of them
                 entries = sorted((e for e in found if e.name[0] != "."), key=lambda e: e.name)
         except OSError:
-            yield below, "unreadable"
+            yield _escaped(below), "unreadable"
             continue
         for entry in entries:
             if not entry.is_dir():
                 continue
             path = f"{below}/{entry.name}" if below else entry.name
-            if not _is_text(entry.name):
-                yield os.fsencode(path).decode(errors="backslashreplace"), "no text"
-                continue
             states = [_state(f"{entry.path}/{name}") for name in _READ]
             if states[0] or states[2] or (states[3] and _state(f"{entry.path}/{_HALF_MADE}")):
-                yield path, " ".join(states)
+                yield (path, " ".join(states)) if _is_text(path) else (_escaped(path), "no text")
             elif not entry.is_symlink():
                 waiting.append(path)
 
@@ -49,6 +46,10 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def _escaped(path: str) -> str:
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def _state(path: str) -> str:

@@ -18,7 +18,9 @@ from tare.workloads.command.executions import MOST_TOLD, Printed
 _SHOWN = 300
 _INSIDE = re.compile(r"[0-9](?:[.'_\u00a0\u2009\u202f]|[eE][+-]?)?\Z")
 """Of what stands before a number: it is only the end of one, such as 06 of 1.5e+06."""
-_GROUPED = re.compile(r"[0-9],\Z")
+_EXPONENT = re.compile(r"[0-9][eE]\Z")
+_GROUPED = re.compile(r"(?<![0-9,.])[1-9][0-9]{0,2}(?:,[0-9]{3})*,\Z")
+"""No column of a CSV: before that stands a further comma, or it has four digits."""
 
 
 class Reading(BaseModel):
@@ -132,9 +134,12 @@ def _matched(regex: str, *outputs: Printed) -> Sequence[str | None]:
 
 
 def _refuse_cut(regex: str, found: re.Match[str]) -> None:
-    before = found.string[max(0, found.start() - 3) : found.start()]
+    if regex.startswith("(?<"):  # it says itself what stands before
+        return
+    before = found.string[max(0, found.start() - _SHOWN) : found.start()]
     grouped = _GROUPED.search(before) and re.match("[0-9]{3}(?![0-9])", found[0])
-    if found[0][:1].isdigit() and (_INSIDE.search(before) or grouped):
+    inside = found[0][:1].isdigit() and (_INSIDE.search(before) or grouped)
+    if inside or (_EXPONENT.search(before) and re.match("[+-][0-9]", found[0])):
         whole = found.string[: found.start()].split()[-1] + found[0]
         raise TrialError(
             f"{regex} matched {found[0]!r}, which is only the end of {whole!r}",
