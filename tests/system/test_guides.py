@@ -63,7 +63,7 @@ ELSEWHERE = {
     "tare replay kvm-arm": "tests/test_replay.py",
     "tare run --resume results/replay": "tests/test_replay.py",
     "tare report results/replay": "tests/test_replay.py",
-    "tare run quickstart --polite": "tests/system/test_polite.py",
+    "tare run quickstart-native --polite": "tests/system/test_polite.py",
     "tare measure --polite": "tests/system/test_polite.py",
     "tare measure --in native,container,gvisor,uml,qemu": "tests/system/test_command_everywhere.py",
     "tare slurm": "tests/system/test_slurm_running.py",

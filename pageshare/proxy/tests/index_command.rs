@@ -113,9 +113,14 @@ fn what_is_left_beside_an_index_by_one_that_was_killed_goes_and_nothing_else() {
 fn only_an_index_gives_way_to_an_index() {
     let directory = tempfile::tempdir().expect("a scratch directory");
     let at = |name: &str| directory.path().join(name);
+    let index = |words: &[&str]| {
+        let output = index(directory.path(), words);
+        remove_file(at("test.json")).expect("its scope, which the next one makes anew");
+        output
+    };
     for words in ["some image", "x"] {
         write(at("index"), words).expect("the scratch directory is writable");
-        let output = index(directory.path(), &[]);
+        let output = index(&[]);
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains("what is there is no index, and stays"), "{said}");
@@ -123,10 +128,10 @@ fn only_an_index_gives_way_to_an_index() {
     }
     write(at("index"), "").expect("the scratch directory is writable");
     for _ in 0..2 {
-        let output = index(directory.path(), &[]);
+        let output = index(&[]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let output = index(directory.path(), &["--threads", "100000"]);
+    let output = index(&["--threads", "100000"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("1024"), "{said}");
 }
