@@ -48,19 +48,18 @@ def _found(found: dict[str, Any], what: str, *, enough: bool = True) -> Found:
     return Found(f"{progress}; {what}", found, counted=verdict)
 
 
-def _total(found: dict[str, Any], what: str) -> int:
-    return sum(total.get(what, 0) for total in found["totals"].values())
+def _total(found: dict[str, Any], what: str, kinds: str = "") -> int:
+    """Of all parts, or of those whose kind begins so."""
+    totals = found["totals"].items()
+    return sum(total.get(what, 0) for kind, total in totals if kind.startswith(kinds))
 
 
 def _is_served(found: dict[str, Any], kinds: str = "") -> bool:
     """Whether programs of each kind were served, and on several nodes by one another."""
-    own = {kind: one for kind, one in found["totals"].items() if kind.startswith(kinds)}
-    passed, skipped = (
-        sum(one.get(what, 0) for one in own.values()) for what in ("passed", "skipped")
-    )
-    return passed > skipped and all(
+    return _total(found, "passed", kinds) > _total(found, "skipped", kinds) and all(
         one.get("served", 0) > 0 and ("/1 nodes" in kind or one.get("remote", 0) > 0)
-        for kind, one in own.items()
+        for kind, one in found["totals"].items()
+        if kind.startswith(kinds)
     )
 
 

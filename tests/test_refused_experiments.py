@@ -44,6 +44,21 @@ def in_plain_words(error: UsageError) -> None:
         assert not FOREIGN.search(re.sub(r"'[^']*'|\"[^\"]*\"", "", line)), line
 
 
+@pytest.mark.parametrize(
+    ("written", "found"), [("2", "2"), ("0x2", "2"), ("+2", "2"), ("true", None), ("2.5", None)]
+)
+def test_a_whole_number_is_one_in_every_notation_of_yaml_and_a_truth_is_none(written, found):
+    text = f"""\
+title: t
+factors: {{environment: [qemu], transport: [udp], vcpus: [{written}, 4]}}
+baseline: {{vcpus: 4}}
+"""
+    if found is None:
+        assert "is not a whole number" in refused(text)[0]
+    else:
+        assert experiment.parse(text, "x.yaml").factors["vcpus"] == (found, "4")
+
+
 @pytest.mark.parametrize("field", ["family", "exclude", "a_a"])
 def test_a_rule_with_a_level_that_no_cell_has_is_refused_with_the_nearest(field):
     rule = "{environment: [native, container], payload: 46 B}"

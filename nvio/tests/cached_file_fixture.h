@@ -78,6 +78,16 @@ class CachedFileTest : public ::testing::Test, protected TemporaryStore {
     waitpid(child, nullptr, 0);
   }
 
+  // A killed job's store of a file of which "synced" is.
+  void leave_synced() {
+    const int fd = open_file();
+    be_killed_after(fd, [](CachedFile& file) {
+      file.write(0, "synced", 6);
+      file.sync();
+    });
+    ::close(fd);
+  }
+
   std::string file_content() {
     std::ifstream file(path_, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), {}};

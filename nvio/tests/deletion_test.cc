@@ -124,12 +124,7 @@ TEST_F(NamesTest, ASyncMakesSafeUnderWhatNamesItIsFound) {
 }
 
 TEST_F(NamesTest, ARecoveredLogDoesNotComeBack) {
-  const int fd = open_file();
-  be_killed_after(fd, [](CachedFile& file) {
-    file.write(0, "synced", 6);
-    file.sync();
-  });
-  ::close(fd);
+  leave_synced();
   synced_folders.clear();
   EXPECT_TRUE(recover(folder(), {}).good());
   EXPECT_TRUE(synced_folders.contains(folder()));

@@ -396,12 +396,7 @@ TEST_F(ReusedInodeTest, NothingOfAKilledProcesssFileIsServedInItsPlace) {
 }
 
 TEST_F(RecoveryTest, WhatIsForcedIsNotWhatIsKnownToBeAnother) {
-  const int fd = open_file();
-  be_killed_after(fd, [](CachedFile& file) {
-    file.write(0, "synced", 6);
-    file.sync();
-  });
-  ::close(fd);
+  leave_synced();
   std::ofstream(path_ + ".new") << "new";
   fs::rename(path_ + ".new", path_);
   RecoverOptions options;
@@ -412,12 +407,7 @@ TEST_F(RecoveryTest, WhatIsForcedIsNotWhatIsKnownToBeAnother) {
 
 // A full disk, say: what was made there is no hindrance once there is room.
 TEST_F(RecoveryTest, WhatCouldNotBeSavedElsewhereCanBeSavedThereLater) {
-  const int fd = open_file();
-  be_killed_after(fd, [](CachedFile& file) {
-    file.write(0, "synced", 6);
-    file.sync();
-  });
-  ::close(fd);
+  leave_synced();
   fs::rename(path_, path_ + ".moved");
   RecoverOptions options;
   options.to = root_ + "/elsewhere";
@@ -438,12 +428,7 @@ TEST_F(RecoveryTest, WhatCouldNotBeSavedElsewhereCanBeSavedThereLater) {
 }
 
 TEST_F(RecoveryTest, WhatIsSavedElsewhereReplacesNothing) {
-  const int fd = open_file();
-  be_killed_after(fd, [](CachedFile& file) {
-    file.write(0, "synced", 6);
-    file.sync();
-  });
-  ::close(fd);
+  leave_synced();
   fs::rename(path_, path_ + ".moved");
   std::ofstream(path_) << "new";
   RecoverOptions options;

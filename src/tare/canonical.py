@@ -248,15 +248,20 @@ class _Rows:
         text = ""
         try:
             text = _written(value, "level", self._longest)
-            try:
-                return self._rows[key].level(text)
-            except UsageError:
-                if not isinstance(value, int):
-                    raise
-                return self._rows[key].level(str(int(value)))  # 0x10, +1
+            return _parsed(self._rows[key], value, text)
         except UsageError as error:
             self._problems.append(Problem(path, error.what))
             return text
+
+
+def _parsed(row: Factor[Any], value: object, text: str) -> str:
+    """A level as it stands there; a whole number in another notation, 0x10 or +1, as its digits."""
+    try:
+        return row.level(text)
+    except UsageError:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise
+        return row.level(str(int(value)))
 
 
 def _written(value: object, kind: str, longest: int = _LONGEST_LEVEL) -> str:

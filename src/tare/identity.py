@@ -80,8 +80,7 @@ def _machine(whole: Mapping[str, Any]) -> dict[str, Any]:
     """Which machine a fingerprint is of; memory to the GiB: a kernel keeps some for itself."""
     known = {key: value for key, (value, _) in machine.unlike(whole, {}).items()}
     found = {key: known.get(key) for key in machine.IDENTITY}
-    if isinstance(usable := found["cpu.usable"], list):
-        found["cpu.usable"] = len(usable)  # earlier versions listed them
+    found["cpu.usable"] = machine.counted(found["cpu.usable"])
     memory = found.pop("memory_bytes")
     return {**found, "memory_gib": None if memory is None else round(memory / (1 << 30))}
 

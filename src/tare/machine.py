@@ -73,16 +73,18 @@ _DISTRIBUTIONS = ("numpy", "scipy", "pyroute2", "pyarrow", "qemu.qmp")
 _TIMEOUT_S = 20.0
 
 
+def counted(usable: Any) -> Any:
+    """How many processors a fingerprint tells of; those of earlier versions listed them."""
+    return len(usable) if isinstance(usable, list) else usable
+
+
 class Cpu(Told):
     """The processor, in a fingerprint."""
 
     model: str | None = None
     online: str | None = None
     smt: str | None = None
-    # Earlier versions listed them.
-    usable: Annotated[
-        int | None, BeforeValidator(lambda told: len(told) if isinstance(told, list) else told)
-    ] = None
+    usable: Annotated[int | None, BeforeValidator(counted)] = None
 
     @property
     def is_one_core(self) -> bool:
@@ -158,8 +160,8 @@ def another(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple
 
 def _differ(key: str, one: Any, other: Any) -> bool:
     """Whether two values that are not the same are of two machines."""
-    if key == "cpu.usable":  # earlier versions listed them
-        one, other = (len(told) if isinstance(told, list) else told for told in (one, other))
+    if key == "cpu.usable":
+        one, other = counted(one), counted(other)
     if key == "memory_bytes" and one is not None and other is not None:
         return not same_memory(one, other)
     return bool(one != other)

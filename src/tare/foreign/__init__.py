@@ -23,6 +23,8 @@ from tare.workloads import Statistic
 
 Positive = Annotated[float, Field(ge=1e-30, le=1e30, allow_inf_nan=False)]
 """A time or a rate: no ratio is to zero, or of what is no number, in whatever unit they have it."""
+NotNegative = Annotated[float, Field(ge=0.0, le=1e30, allow_inf_nan=False)]
+"""What a tool's clock may have taken for nothing; such a value is left out, or refused by name."""
 _MOST_BYTES = 256 << 20
 _LONGEST = 80
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from tare.errors import UsageError
-from tare.foreign import Benchmark, Format, Found, Part, Tool, json_text, once
+from tare.foreign import Benchmark, Format, Found, NotNegative, Part, Tool, json_text, once
 from tare.outcome import CellOutcome, Outcome
 from tare.record import Trial
 from tare.workloads import Statistic
 
 _TIME = Statistic("wall time of an execution")
-_Time = Annotated[float, Field(ge=0.0, le=1e30, allow_inf_nan=False)]
 
 
 class _Result(Part):
     command: str
-    times: tuple[_Time, ...] = Field(min_length=1)
+    times: tuple[NotNegative, ...] = Field(min_length=1)
     """Seconds; zero where it took less than the shell that hyperfine takes off."""
     exit_codes: tuple[int | None, ...] = ()
 

@@ -9,20 +9,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tare.errors import UsageError
-from tare.foreign import Benchmark, Found, Part, Positive, Tool, once
+from tare.foreign import Benchmark, Found, NotNegative, Part, Positive, Tool, once
 from tare.workloads import Statistic
 
 _NS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9, "min": 60e9, "hr": 3600e9, "day": 86_400e9}
 _UNIT = re.compile(r"ops/(?P<rate>\w+)|(?P<time>\w+)/op")
 _Count = Annotated[int, Field(ge=1)]
-_Sampled = Annotated[float, Field(ge=0.0, le=1e30, allow_inf_nan=False)]
 
 
 class _Metric(Part):
     scoreUnit: str  # noqa: N815 - theirs
     rawData: tuple[tuple[Positive, ...], ...] = ()  # noqa: N815 - likewise
     """Of each fork, a value an iteration."""
-    rawDataHistogram: tuple[tuple[tuple[tuple[_Sampled, _Count], ...], ...], ...] = ()  # noqa: N815
+    rawDataHistogram: tuple[tuple[tuple[tuple[NotNegative, _Count], ...], ...], ...] = ()  # noqa: N815
     """In the mode that samples, instead: of each fork and iteration, values and how often."""
 
 
