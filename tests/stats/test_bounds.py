@@ -9,6 +9,8 @@ import pytest
 
 from tare.stats import Interval, Method, mean_interval, paired_ratio, proportion
 from tare.stats.bounds import LOOKS, Bound, Kept, all_kept, look_blocks, look_confidence
+from tare.stats.noise import noise_floor
+from tare.stats.unpaired import would_be_found
 
 SURE = 0.99999
 """Of the exact interval of a simulated rate: a test that is right fails once in 100 000 times."""
@@ -100,6 +102,23 @@ def test_at_another_confidence_the_interval_is_as_wide_as_student_has_it() -> No
     assert strict.kept is Kept.INCONCLUSIVE
     assert strict.blocks_more is not None
     assert strict.blocks_more > 1
+
+
+def test_an_interval_wider_than_a_number_can_tell_is_none() -> None:
+    wild = interval(1e-5, 9e5, n=2)
+    strict = Bound("one of 65", wild, most=1.0).at(1 - 0.05 / 65)
+    assert (strict.found.estimate, strict.found.low, strict.found.high) == (3.0, None, None)
+    assert strict.kept is Kept.INCONCLUSIVE
+
+    logs = mean_interval(np.array([-90.0, 90.0]), method=Method.T)
+    assert (logs.exponential.estimate, logs.exponential.low, logs.exponential.high) == (
+        1,
+        None,
+        None,
+    )
+    floor = noise_floor([paired_ratio([math.exp(-90), math.exp(90)], [1.0, 1.0])])
+    assert (floor.half_width_percent, floor.detectable_percent) == (None, None)
+    assert would_be_found(np.array([1e-99, 1e99]), np.array([1e99, 1e-99]), 1e-3) is None
 
 
 def test_no_number_of_blocks_is_named_where_none_would_decide() -> None:

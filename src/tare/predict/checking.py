@@ -61,8 +61,7 @@ def _refuse_other_machine(
     sessions: Sessions, started: Sessions, record: Record, start: Record
 ) -> None:
     """What was predicted for one machine, or under one accelerator, is not checked on another."""
-    unlike = machine.unlike(start.fingerprint.whole, record.fingerprint.whole)
-    said = [key for key in machine.IDENTITY if key in unlike]
+    said = list(machine.another(start.fingerprint.whole, record.fingerprint.whole))
     ran = [
         {name for cell in of.plan.cells for name in of.accelerators(cell.id)}
         for of in (started, sessions)

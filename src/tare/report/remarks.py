@@ -14,6 +14,9 @@ from tare.report.wording import Names, interval_text
 from tare.stats import Verdict
 from tare.stats.noise import NoiseFloor
 
+_MOST_FOUND = 1000
+"""Percent; beyond, how much more it is tells nobody anything."""
+
 
 def outcome(analysis: Analysis) -> str:
     """Say how the run ended, in one sentence: its blocks, and whether intervals met the target."""
@@ -86,10 +89,18 @@ def noise(analysis: Analysis) -> list[str]:
         f"The same cell measured twice differed by at most {numbers.percent(floor.largest_percent)}"
         f" ({_many(floor.pairs, 'A/A pair')}); from block to block the two arms scatter by"
         f" {spread} (standard deviation).",
-        f"With as many blocks, a difference of {numbers.percent(floor.detectable_percent)} would be"
-        " found four times in five (one comparison, unadjusted).",
+        f"With as many blocks, a difference of {detectable(floor)} would be found four times in"
+        " five (one comparison, unadjusted).",
         _false_positives(floor),
     ]
+
+
+def detectable(floor: NoiseFloor) -> str:
+    """The smallest difference that as many blocks find, where it is one that can be told."""
+    found = floor.detectable_percent
+    if found is None or found >= _MOST_FOUND:
+        return f"more than {_MOST_FOUND} %"
+    return str(numbers.percent(found))
 
 
 def _false_positives(floor: NoiseFloor) -> str:

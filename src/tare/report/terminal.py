@@ -19,8 +19,6 @@ from tare.stats import Interval
 from tare.stats.noise import NoiseFloor
 
 _LONGEST = 200
-_MOST_FOUND = 1000
-"""Percent; beyond, how much more it is tells nobody anything."""
 _STYLES = {
     "slower": "red",
     "faster": "green",
@@ -59,11 +57,10 @@ def summary(analysis: Analysis) -> RenderableType:
 
 def _noise(floor: NoiseFloor) -> str:
     """What the A/A pairs showed, and what such a run finds: the first may be small by luck."""
-    largest, found = floor.largest_percent, floor.detectable_percent or 0.0
-    least = numbers.percent(found) if found < _MOST_FOUND else f"more than {_MOST_FOUND} %"
+    largest, least = numbers.percent(floor.largest_percent), remarks.detectable(floor)
     return (
-        f"Noise floor: the same cell twice differed by at most {numbers.percent(largest)}; a"
-        f" difference of {least} is found four times in five (one comparison, unadjusted)."
+        f"Noise floor: the same cell twice differed by at most {largest}; a difference of {least}"
+        " is found four times in five (one comparison, unadjusted)."
     )
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 
 from tare.stats.arrays import FloatArray
-from tare.stats.interval import Interval
+from tare.stats.interval import Interval, exponential, ratio_ends
 
 POWER = 0.8
 """Chance with which what is said here comes true."""
@@ -96,7 +96,10 @@ class Bound:
         if self.most is None or self._error is None:
             return None
         reach = float(self._reach(np.array([self.found.n - 1.0]))[0]) * self._error
-        return self.most * math.exp(reach) if self.ratio else self.most + reach
+        if not self.ratio:
+            return self.most + reach
+        factor = exponential(reach)
+        return None if factor is None else self.most * factor
 
     def at(self, confidence: float) -> Bound:
         """The same ratio, with its interval as wide as another confidence takes, by Student's t."""
@@ -104,7 +107,7 @@ class Bound:
         if error is None or estimate is None or confidence == self.found.confidence:
             return self
         reach = error * float(scipy.special.stdtrit(self.found.n - 1, (1.0 + confidence) / 2.0))
-        low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
+        low, high = ratio_ends(math.log(estimate) - reach, math.log(estimate) + reach)
         return replace(self, found=replace(self.found, low=low, high=high, confidence=confidence))
 
     def _scale(self, value: float) -> float:

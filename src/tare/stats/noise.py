@@ -16,7 +16,7 @@ import scipy
 from tare.stats import signflip
 from tare.stats.bounds import POWER
 from tare.stats.compare import Ratio
-from tare.stats.interval import check_confidence
+from tare.stats.interval import check_confidence, exponential
 from tare.stats.proportion import Proportion, proportion, upper_bound
 
 
@@ -87,5 +87,6 @@ def noise_floor(pairs: Sequence[Ratio], alpha: float = 0.05, power: float = POWE
     )
 
 
-def _percent(log: float) -> float:
-    return 100.0 * math.expm1(log)
+def _percent(log: float) -> float | None:
+    """None where a float does not hold it."""
+    return None if exponential(log) is None else 100.0 * math.expm1(log)

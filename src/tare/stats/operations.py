@@ -15,7 +15,14 @@ import numpy as np
 import scipy
 
 from tare.stats.arrays import BlockValues, FloatArray, complete_blocks, to_array
-from tare.stats.interval import Interval, Method, check_confidence, mean_interval, sum_of_means
+from tare.stats.interval import (
+    Interval,
+    Method,
+    check_confidence,
+    mean_interval,
+    ratio_ends,
+    sum_of_means,
+)
 from tare.stats.shares import Share, Shares
 
 
@@ -261,7 +268,7 @@ def _share(estimate: float, relative: Sequence[FloatArray], confidence: float, n
     if not relative or n < 2:
         return Interval(estimate, None, None, confidence, Method.T, n)
     reach = _reach(relative, confidence)
-    low, high = estimate * math.exp(-reach), estimate * math.exp(reach)
+    low, high = ratio_ends(math.log(estimate) - reach, math.log(estimate) + reach)
     return Interval(estimate, low, high, confidence, Method.T, n)
 
 

@@ -10,7 +10,7 @@ import scipy
 from tare.stats.arrays import FloatArray
 from tare.stats.bounds import POWER
 from tare.stats.compare import Ratio
-from tare.stats.interval import Interval, Method, mean_interval, sum_of_means
+from tare.stats.interval import Interval, Method, exponential, mean_interval, sum_of_means
 
 _CONFIDENCE = 0.95
 _ROUNDING = 1e-12  # of a value: less than this is no spread
@@ -78,7 +78,7 @@ def would_be_found(a: FloatArray, b: FloatArray, alpha: float) -> float | None:
     reach = scipy.special.stdtrit(freedom, 1.0 - alpha / 2.0) + scipy.special.stdtrit(
         freedom, POWER
     )
-    return math.exp(float(reach) * error)
+    return exponential(float(reach) * error)
 
 
 def _spread(a: FloatArray, b: FloatArray, *, cautious: bool) -> tuple[float, float] | None:
