@@ -165,6 +165,11 @@ $(STAMPS)/go: setup/go setup/unpack $(STAMPS)/packages
 # Not compiled ahead: of what is installed a run imports a part, and compiles that.
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install --no-compile
 
+# Of an environment that was removed no stamp tells that it is there.
+ifeq ($(wildcard $(BIN)/tare),)
+$(shell rm -f $(STAMPS)/venv*)
+endif
+
 # One that was not finished has no pip.
 INSTALLED = echo "setup: installing the Python packages of $< into $(VENV)" && $(PIP) --require-hashes -r $<
 

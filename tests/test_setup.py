@@ -3,6 +3,7 @@
 import os
 import platform
 import re
+import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -227,3 +228,18 @@ def test_the_package_recommends_what_a_guest_needs():
     }
     assert {*qemu._PACKAGES.values(), "virtiofsd"} <= named
     assert "virtiofsd | qemu-system-x86 (<< 1:8)" in tare  # Debian 12 has it in QEMU's
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_an_environment_that_was_removed_is_made_anew(there: bool, tmp_path: Path) -> None:
+    shutil.copy(SETUP.parent / "Makefile", tmp_path)
+    stamps = ("build/.setup/venv", "build/.setup/venv-dev")
+    for name in (*stamps, *((".venv/bin/tare",) if there else ())):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    asked = ["make", "-n", "--old-file=build/.setup/first", f"--directory={tmp_path}", *stamps]
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (0, 0))
+    told = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert ("python3 -m venv" not in told) == there, told
