@@ -30,6 +30,7 @@
 #include <string>
 #include <vector>
 
+#include "become.h"
 #include "execute_options.h"
 
 namespace {
@@ -235,16 +236,18 @@ Ended run_once(const Words& words, int input, Output& output, Output& errors, in
 }
 
 // Runs a line of shell beside the measured time; returns what it wrote. Throws where it failed.
-std::string beside(const char* what, const std::string& line) {
+std::string beside(const char* what, const std::string& line, int64_t timeout_ns) {
   if (line.empty()) return "";
   Output output(true);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing < 0) throw failed("cannot open /dev/null", errno);
-  const Ended ended = run_once({"/bin/sh", "-c", line}, nothing, output, output, 0);
+  const Ended ended = run_once({"/bin/sh", "-c", line}, nothing, output, output, timeout_ns);
   close(nothing);
-  if (ended.code() != 0) {
-    throw std::runtime_error(std::string(what) + " '" + line + "' ended with code " +
-                             std::to_string(ended.code()) + ": " + output.tail());
+  if (ended.code() != 0 || ended.timed_out) {
+    const std::string how =
+        ended.timed_out ? "did not end within " + std::to_string(timeout_ns / kSecond) + " s"
+                        : "ended with code " + std::to_string(ended.code());
+    throw std::runtime_error(std::string(what) + " '" + line + "' " + how + ": " + output.tail());
   }
   return output.text(tare::probe::kMostTold);
 }
@@ -279,23 +282,45 @@ json line_of(const Ended& ended, const Output& output, const Output& errors) {
   return line;
 }
 
-// One execution with what belongs to it. Returns whether it ended as expected; its line tells how.
-bool execute(const Options& options, bool warmup) {
-  const int64_t start = now_ns();
-  beside("the preparation", options.prepare);
+// One execution with its preparation and its check. Returns whether it ended as expected; its line
+// tells how.
+bool prepared_and_checked(const Options& options, json& line) {
+  beside("the preparation", options.prepare, options.line_timeout_ns);
   const int input = open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
   if (input < 0) throw failed("cannot open " + options.input + " as its input", errno);
   Output output(options.captured);
   Output errors(true);
   const Ended ended = run_once(options.command, input, output, errors, options.timeout_ns);
   close(input);
-  json line = line_of(ended, output, errors);
+  line = line_of(ended, output, errors);
   const bool well = ended.code() == options.expected && !ended.timed_out;
-  line["warmup"] = warmup;
   line["stdout"] = well ? output.text(options.told) : output.tail();
   line["stderr"] = well ? errors.text(options.told) : errors.tail();
-  if (well) line["check"] = beside("the check", options.check);
-  beside("the clean-up", options.cleanup);
+  if (well) line["check"] = beside("the check", options.check, options.line_timeout_ns);
+  return well;
+}
+
+// The same, and cleaned up after: the next one begins as this one did.
+bool execute(const Options& options, bool warmup) {
+  const int64_t start = now_ns();
+  const auto clean_up = [&options] {
+    beside("the clean-up", options.cleanup, options.line_timeout_ns);
+  };
+  json line;
+  bool well = false;
+  try {
+    well = prepared_and_checked(options, line);
+  } catch (const std::exception& error) {
+    if (g_told_to_end != 0) throw;
+    try {
+      clean_up();
+    } catch (const std::exception& also) {
+      throw std::runtime_error(std::string(error.what()) + "; then " + also.what());
+    }
+    throw;
+  }
+  clean_up();
+  line["warmup"] = warmup;
   line["round_ns"] = now_ns() - start;
   print(line);
   return well;
@@ -389,6 +414,12 @@ int execute(int argc, char** argv) {
   } catch (const std::invalid_argument& error) {
     fprintf(stderr, "execute: %s\n", error.what());
     return 2;
+  }
+  try {
+    if (options.become) tare::probe::become(options.command, options.folder);
+  } catch (const std::exception& error) {
+    fprintf(stderr, "execute: %s\n", error.what());
+    return 127;
   }
   end_when_told();
   try {

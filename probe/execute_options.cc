@@ -15,6 +15,8 @@ namespace {
 constexpr const char* kHelp =
     "Runs a command again and again, and prints one JSON line an execution.\n\n"
     "execute [options] -- COMMAND ARG...\n"
+    "  --become          no more than that: become the command, in the folder, with the variables\n"
+    "                    that are handed over as TARE_GIVEN_NAME\n"
     "  --runs N          executions; 0: as many as begin within --for-ns, with what is beside (1)\n"
     "  --for-ns NS       (500000000)\n"
     "  --warmup N        executions before, told as such (0)\n"
@@ -22,7 +24,8 @@ constexpr const char* kHelp =
     "  --empty-shell SH  which is this shell with nothing to do\n"
     "  --prepare LINE    shell line before each execution, outside of its time\n"
     "  --check LINE      after each; its output is told\n"
-    "  --cleanup LINE    after that\n"
+    "  --cleanup LINE    after that, whatever went wrong\n"
+    "  --line-timeout-ns NS  kills such a line after that; 0: never (0)\n"
     "  --stdin FILE      (/dev/null)\n"
     "  --cwd FOLDER\n"
     "  --timeout-ns NS   kills an execution after that; 0: never (0)\n"
@@ -49,7 +52,7 @@ int64_t parse_number(const char* name, const char* text, int64_t least, int64_t 
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
-  static const std::array<option, 19> known = {{
+  static const std::array<option, 21> known = {{
       {"runs", required_argument, nullptr, 'r'},
       {"for-ns", required_argument, nullptr, 'f'},
       {"warmup", required_argument, nullptr, 'w'},
@@ -61,6 +64,8 @@ Options parse_options(int argc, char** argv) {
       {"stdin", required_argument, nullptr, 'i'},
       {"cwd", required_argument, nullptr, 'd'},
       {"timeout-ns", required_argument, nullptr, 't'},
+      {"line-timeout-ns", required_argument, nullptr, 'l'},
+      {"become", no_argument, nullptr, 'B'},
       {"discard", no_argument, nullptr, 'n'},
       {"tell", required_argument, nullptr, 'b'},
       {"exit", required_argument, nullptr, 'x'},
@@ -111,6 +116,12 @@ Options parse_options(int argc, char** argv) {
         break;
       case 't':
         options.timeout_ns = number(0, kMostNs);
+        break;
+      case 'l':
+        options.line_timeout_ns = number(0, kMostNs);
+        break;
+      case 'B':
+        options.become = true;
         break;
       case 'n':
         options.captured = false;

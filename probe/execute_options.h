@@ -24,6 +24,8 @@ struct Options {
   std::string input = "/dev/null";
   std::string folder;
   int64_t timeout_ns = 0;
+  int64_t line_timeout_ns = 0;  // of what is run beside an execution
+  bool become = false;
   bool captured = true;
   std::size_t told = 0;
   int expected = 0;

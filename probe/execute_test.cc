@@ -27,8 +27,8 @@ struct Outcome {
   }
 };
 
-Outcome execute(const std::string& arguments) {
-  FILE* pipe = popen((EXECUTE_PROGRAM " " + arguments + " 2>&1 </dev/null").c_str(), "r");
+Outcome shell(const std::string& line) {
+  FILE* pipe = popen(("{ " + line + "; } 2>&1 </dev/null").c_str(), "r");
   Outcome outcome;
   std::array<char, 4096> buffer;
   while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) outcome.all += buffer.data();
@@ -39,6 +39,8 @@ Outcome execute(const std::string& arguments) {
   }
   return outcome;
 }
+
+Outcome execute(const std::string& arguments) { return shell(EXECUTE_PROGRAM " " + arguments); }
 
 // A folder of the test's own, which goes with it.
 class Execution : public testing::Test {
@@ -99,6 +101,43 @@ TEST_F(Execution, IsRepeatedAndPreparedAndCleanedUpEachTime) {
   EXPECT_EQ(outcome.lines[3].at("event"), "done");
   const std::string once = "prepare\nrun\nclean\n";
   EXPECT_EQ(content("log"), once + once + once);
+}
+
+TEST_F(Execution, IsCleanedUpAfterWhateverWentWrong) {
+  const std::string clean = " --cleanup 'echo clean >>" + path("log") + "'";
+  for (const char* wrong : {"--prepare 'echo why; false'", "--check 'echo why; false'"}) {
+    const Outcome outcome = execute(wrong + clean + " -- true");
+    EXPECT_EQ(outcome.code, 1);
+    EXPECT_NE(outcome.all.find("'echo why; false' ended with code 1: why"), std::string::npos);
+    EXPECT_EQ(content("log"), "clean\n") << wrong;
+    std::filesystem::remove(folder_ / "log");
+  }
+  const std::string both = execute("--check false --cleanup 'exit 3' -- true").all;
+  EXPECT_NE(both.find("the check 'false' ended with code 1"), std::string::npos) << both;
+  EXPECT_NE(both.find("the clean-up 'exit 3' ended with code 3"), std::string::npos) << both;
+}
+
+TEST_F(Execution, NamesTheLineThatDoesNotEnd) {
+  const Outcome outcome =
+      execute("--timeout-ns 1 --line-timeout-ns 1000000000 --prepare 'sleep 600' -- true");
+  EXPECT_NE(outcome.all.find("the preparation 'sleep 600' did not end within 1 s"),
+            std::string::npos)
+      << outcome.all;
+}
+
+TEST_F(Execution, BecomesACommandWithTheVariablesThatWereHandedOver) {
+  const auto become = [](const std::string& variables, const std::string& command) {
+    const std::string words =
+        "env -i PATH=/usr/bin:/bin " + variables + " " EXECUTE_PROGRAM " --become " + command;
+    return shell(words).all;
+  };
+  EXPECT_EQ(become("TARE_GIVEN_HOME='/a=b' HOME=/root TARE_GIVEN_x.y=1", "-- env | sort"),
+            "HOME=/a=b\nPATH=/usr/bin:/bin\nx.y=1\n");
+  // Found where programs usually are, and given its own PATH nevertheless.
+  EXPECT_EQ(become("TARE_GIVEN_PATH=" + folder_.string(), "--cwd / -- sh -c 'echo $PATH; pwd'"),
+            folder_.string() + "\n/\n");
+  EXPECT_NE(become("", "-- no-such-program").find("no-such-program: No such file"),
+            std::string::npos);
 }
 
 TEST_F(Execution, GoesOnForATimeWhereNoNumberIsAsked) {

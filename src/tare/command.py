@@ -21,6 +21,9 @@ OWNER_VARIABLE = "TARE_OWNER"
 _NO_PROGRAM = 0x00200000 | 0x00000004
 """Flags of a kernel thread and of a process that ends (PF_KTHREAD, PF_EXITING)."""
 
+_GIVEN = "TARE_GIVEN_"
+"""Before the name of a variable that is a program's alone; as probe/become.cc has it."""
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where programs are looked for, whatever the caller's own PATH says."""
 
@@ -58,6 +61,15 @@ class Secret(str):
     """A variable's value that its process is given and nobody is told: no log or message has it."""
 
     __slots__ = ()
+
+
+def given(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables of a user's program, under names that nothing obeys which leads to it.
+
+    That has more rights than the program, and would be found on its PATH, and load its LD_PRELOAD.
+    `probe/execute --become` gives them their names.
+    """
+    return {_GIVEN + name: value for name, value in env.items()}
 
 
 Tool = Callable[[str], Sequence[str]]
@@ -146,7 +158,9 @@ def shell_line(*words: object) -> str:
 def _shown(env: Mapping[str, str]) -> list[str]:
     """Variables as words of a shell's line, which takes a secret from its own environment."""
     words = [
-        f'{name}="${name}"' if isinstance(value, Secret) else shlex.quote(f"{name}={value}")
+        f'{name}="${name.removeprefix(_GIVEN)}"'
+        if isinstance(value, Secret)
+        else shlex.quote(f"{name}={value}")
         for name, value in env.items()
     ]
     return ["env", *words] if words else []

@@ -203,6 +203,44 @@ def test_what_it_writes_is_there_for_the_next_and_never_on_the_host(
     assert not Path("/tmp/below").exists()
 
 
+LOADED = """
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void loaded(void) {
+  printf("loaded by %d\\n", (int)getuid());
+  fflush(stdout);
+  creat("FOLDER/made by root", 0600);
+}
+"""
+
+
+def test_a_programs_variables_are_obeyed_by_it_alone_and_not_by_what_leads_to_it(
+    inside: Inside, shared: Shared
+) -> None:
+    of_root = shared.folder / "of root"
+    of_root.mkdir(mode=0o700)
+    tools = shared.folder.parent / "tools"  # no name in PATH has a colon
+    tools.mkdir()
+    library, app = tools / "loaded.so", tools / "app"
+    compiled = ("cc", "-shared", "-fPIC", "-x", "c", "-", "-o", str(library))
+    subprocess.run(compiled, input=LOADED.replace("FOLDER", str(of_root)), text=True, check=True)
+    library.chmod(0o755)
+    app.write_text("#!/bin/sh\necho ran\n")
+    app.chmod(0o755)
+    said = inside.run(("true",), PATIENCE_S, {"LD_PRELOAD": str(library)})
+    assert said == f"loaded by {ME.uid}\n"
+    assert list(of_root.iterdir()) == []
+
+    path = {"PATH": str(tools), "WORDS": "c d\n"}
+    assert inside.run(("app",), PATIENCE_S, path) == "ran\n"
+    seen = inside.run(("env",), PATIENCE_S, path)
+    assert f"PATH={tools}\n" in seen
+    assert "WORDS=c d\n\n" in seen
+    assert "TARE_GIVEN" not in seen
+    assert inside.run(("env",), PATIENCE_S, {"HOME": "/srv"}).splitlines().count("HOME=/srv") == 1
+
+
 def test_a_program_of_ours_runs_there_too(inside: Inside) -> None:
     assert "elementary operation" in inside.run(("probe/probe", "--help"), PATIENCE_S)
     with inside.start(("probe/probe", "syscall", "--batches", "3")) as running:

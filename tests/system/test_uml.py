@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +81,14 @@ def test_a_kernel_that_dies_is_an_error_that_says_so(site: Site) -> None:
 
 def test_nothing_is_left_after_a_kill(tmp_path: Path) -> None:
     reach.nothing_is_left_after_a_kill("uml", tmp_path, tmp_path / "cache")
+
+
+def test_temporary_files_of_which_it_cannot_be_told_are_refused_beforehand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a b").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "a b"))
+    found = Uml().availability()
+    assert not found.available
+    assert "a b" in found.detail
+    assert found.remedy == "set TMPDIR to another folder"

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tare import accounting
 from tare.accounting import Account, Role
-from tare.command import PATH
+from tare.command import PATH, given
 from tare.environments import Facts
 from tare.environments.tree_in_guest import TREE
 from tare.errors import TrialError
@@ -79,9 +79,8 @@ class InsideGuest:
     def start(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> GuestServer:
         """Start a fresh process in it."""
         with self._guest.explained(f"while {argv[0]} was started in it"):
-            words, known = self._words(argv)
             name = Path(argv[0]).name
-            program = Program(self._guest.agent, words, {**known, **(env or {})}, name)
+            program = Program(self._guest.agent, *self._words(argv, env), name)
             return GuestServer(self._guest, program, self._on_host, self._kernel)
 
     def run(
@@ -89,20 +88,22 @@ class InsideGuest:
     ) -> str:
         """Run a program to its end in it."""
         with self._guest.explained(f"while {argv[0]} ran in it"):
-            words, known = self._words(argv)
-            ended = self._guest.agent.run(words, timeout_s, {**known, **(env or {})})
+            words, variables = self._words(argv, env)
+            ended = self._guest.agent.run(words, timeout_s, variables)
             if ended.code != 0:
                 last = last_words(ended.stderr)
                 raise TrialError(f"{argv[0]} ended with code {ended.code} in the guest{last}")
             return ended.stdout
 
-    def _words(self, argv: Sequence[str]) -> tuple[tuple[str, ...], Mapping[str, str]]:
-        """What is to be started for a program, and variables by which it knows its user."""
+    def _words(
+        self, argv: Sequence[str], env: Mapping[str, str] | None
+    ) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """What is to be started for a program, with its variables and those of its user."""
         if self._merged is None:
-            return self._resolved(argv), {}
+            return self._resolved(argv), env or {}
         within = ("chroot", TREE, *self._merged.within(), *self._merged.found(argv))
         words = ("sh", "-c", _WITH_FILES, "sh", *map(str, _files()), *within)
-        return words, {"PATH": PATH, **self._merged.tree.user.environment()}
+        return words, {"PATH": PATH, **self._merged.tree.user.environment(), **given(env or {})}
 
 
 def _files() -> tuple[int, int]:

@@ -90,7 +90,7 @@ class Uml:
         found = for_root(detail)
         if not found.available:
             return found
-        if trouble := _trouble():
+        if trouble := _untellable() or _trouble():
             return Availability(False, f"{detail}, but {trouble[0]}", trouble[1])
         if self.device not in (None, "raw"):
             why = f"User-Mode Linux offers no {self.device} device"
@@ -277,6 +277,13 @@ def _unpacked() -> Path:
 @cache
 def _kernel() -> str:
     return process.run(Command((_program(), "--version")), _VERSION_TIMEOUT_S).stdout.strip()
+
+
+def _untellable() -> tuple[str, str | None] | None:
+    """Its command line has no quotes: what would be cut there, and the remedy."""
+    temporary = str(Path(tempfile.gettempdir()).resolve())
+    told = f"it can be told no path with a space, as {temporary} is"
+    return (told, "set TMPDIR to another folder") if " " in temporary else None
 
 
 @cache

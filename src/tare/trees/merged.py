@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tare import mounts, process, rootless
-from tare.command import PATH, Command
+from tare.command import PATH, Command, given
 from tare.errors import TrialError, remedy_of
 from tare.mounts import (
     BIND,
@@ -130,18 +130,23 @@ class Merged:
             argv: as `found` takes it.
         """
         words = entering(self.tree.user, self.root, self.tool)
-        within = (*self.tool("env"), f"--chdir={_FOLDER}")
-        return replace(self.placed(command, argv), entering=words, within=within)
+        return replace(self.placed(command, argv), entering=words, within=self._becoming())
 
     def placed(self, command: Command, argv: Sequence[str]) -> Command:
         """Have a process start with the user's rights, where the tree is the root already."""
-        env = {**self.tree.user.environment(), **command.env}
+        env = {**self.tree.user.environment(), **given(command.env)}
         return replace(command, argv=self.found(argv), env=env, within=self.within())
 
     def within(self) -> tuple[str, ...]:
-        """What starts a program, once `root` is the root folder: its rights, then its folder."""
+        """What starts a program, once `root` is the root folder: its rights, then its folder.
+
+        Then the names of its variables, which come as `given`.
+        """
         setpriv, *options = self.tree.user.takes_on()
-        return (*self.tool(setpriv), *options, *self.tool("env"), f"--chdir={_FOLDER}")
+        return (*self.tool(setpriv), *options, *self._becoming())
+
+    def _becoming(self) -> tuple[str, ...]:
+        return self.found(("probe/execute", "--become", "--cwd", _FOLDER, "--"))
 
     def found(self, argv: Sequence[str]) -> tuple[str, ...]:
         """Find argv[0] in the tree: a path below the build directory, else as it is written."""

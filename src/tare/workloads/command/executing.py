@@ -32,7 +32,9 @@ from tare.workloads.command.reading import Reading, cut, ending
 from tare.workloads.command.rows import CommandSettings, R, passed, with_lines
 
 SLACK_S = 60.0
-"""To start, to prepare, to check and to clean up."""
+"""To start, and to be told of it."""
+_LINE_S = 3600.0
+"""How long a shell line may take at least: what it makes may be built or loaded."""
 AUTO_S = 0.5
 _OF_A_TRIAL_S = 0.1
 
@@ -260,6 +262,16 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
         """The environment variables that are asked for."""
         return passed(self.settings.env, parameters)
 
+    @property
+    def line_s(self) -> float:
+        """For how long a shell line may run that is not measured."""
+        return max(self.settings.timeout / 1e9, _LINE_S)
+
+    @property
+    def execution_s(self) -> float:
+        """How long an execution takes at most, with its preparation, check and clean-up."""
+        return self.settings.timeout / 1e9 + 3 * self.line_s + SLACK_S
+
     def options(
         self, parameters: Mapping[str, str], *beside: str, tell: bool = False
     ) -> Iterator[str]:
@@ -272,6 +284,7 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
         """
         settings = self.settings
         yield from ("--timeout-ns", str(settings.timeout), "--exit", str(settings.expect_exit))
+        yield from ("--line-timeout-ns", str(round(self.line_s * 1e9)))
         yield from ("--cwd", settings.cwd)
         if settings.output == "null":
             yield "--discard"
@@ -298,9 +311,8 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
             TrialError: one failed, or what it printed or wrote is not what was expected.
         """
         settings = self.settings
-        timeout_s = settings.timeout / 1e9 + SLACK_S
         limit = exact_duration(settings.timeout)
-        session = read(side, told, settings.expect_exit, timeout_s, limit)
+        session = read(side, told, settings.expect_exit, self.execution_s, limit)
         for one in session.executions:
             self._check(told, one, parameters)
         return session

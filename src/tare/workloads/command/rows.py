@@ -194,7 +194,12 @@ class CommandSettings(Settings):
     )
     cwd = Factor(_absolute, str, ".", "The folder it works in.")
     stdin = text("", "The file that is its standard input; /dev/null where empty.")
-    timeout = rows.duration("2 h", "An execution that takes longer is killed.", "10 s", least=1)
+    timeout = rows.duration(
+        "2 h",
+        "An execution that takes longer is killed; a shell line beside it, after an hour at least.",
+        "10 s",
+        least=1,
+    )
     output = choice(
         ("captured", "null"),
         "captured",

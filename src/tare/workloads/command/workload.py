@@ -13,7 +13,7 @@ from tare.environments.in_guest import InsideGuest
 from tare.workloads import Measurement, Statistic
 from tare.workloads.command import requirements
 from tare.workloads.command.document import substituted
-from tare.workloads.command.executing import AUTO_S, SLACK_S, Executing, ExecutingBench, tree
+from tare.workloads.command.executing import AUTO_S, Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
 from tare.workloads.command.rows import CommandLevels, CommandSettings
 from tare.workloads.meeting import Meeting
@@ -72,7 +72,7 @@ class CommandBench(ExecutingBench[CommandLevels]):
     @property
     def _longest_s(self) -> float:
         executions = self.settings.warmup + (self.settings.runs or 1)
-        return executions * (self.settings.timeout / 1e9 + SLACK_S) + AUTO_S
+        return executions * self.execution_s + AUTO_S
 
     def _runs(self) -> Iterator[str]:
         settings = self.settings

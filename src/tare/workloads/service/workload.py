@@ -18,7 +18,7 @@ from tare.trees.merged import laid_out
 from tare.workloads import Measurement, Statistic
 from tare.workloads.command import requirements
 from tare.workloads.command.document import substituted
-from tare.workloads.command.executing import SLACK_S, Executing, ExecutingBench, tree
+from tare.workloads.command.executing import Executing, ExecutingBench, tree
 from tare.workloads.command.executions import PROGRAM, STATISTICS, Session
 from tare.workloads.command.rows import CommandSettings
 from tare.workloads.service.document import AskedOfService
@@ -123,7 +123,7 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
             ready = replace(settings.ready, what=substituted(settings.ready.what, parameters))
             server.await_ready(ready, settings.patience, on_the_host)
             if settings.prepare:
-                on_the_host(substituted(settings.prepare, parameters), self._line_s)
+                on_the_host(substituted(settings.prepare, parameters), self.line_s)
             yield server
 
     def _ask(self, server: Serving, levels: ServiceLevels, runs: int) -> Session:
@@ -137,11 +137,6 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
                 server.look()  # a client that fails may be told of here sooner than what it asked
                 raise
 
-    @property
-    def _line_s(self) -> float:
-        """For how long a shell line of the user's may run."""
-        return self.settings.timeout / 1e9 + SLACK_S
-
     def _on_the_host(self, env: Mapping[str, str], line: str, timeout_s: float) -> None:
         """Run a shell line where the client is."""
         self.client.run(("sh", "-c", line), timeout_s, env)
@@ -154,7 +149,7 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         try:
             # What it prints is of interest where it fails.
             words = ("sh", "-c", f"{{ {line}\n}} >&2")
-            self.inside.run(words, self._line_s, env)
+            self.inside.run(words, self.line_s, env)
         except TrialError as error:
             raise TrialError(f"`setup` failed: {error.what}", error.remedy) from error
         self.settled.add(done)
