@@ -9,6 +9,16 @@ pub(crate) fn starts_by_itself(pid: u32) -> bool {
     !line.is_empty() && !line.iter().any(|word| matches!(word.as_str(), "-S" | "--S"))
 }
 
+/// Whether a guest may come to process `pid` by migration: it was started with `-incoming`, or what it
+/// was started with cannot be told, as of one that has just replaced another program.
+pub(crate) fn may_receive(pid: u32) -> bool {
+    receives(&words(pid))
+}
+
+fn receives(words: &[String]) -> bool {
+    words.is_empty() || words.iter().any(|word| matches!(word.as_str(), "-incoming" | "--incoming"))
+}
+
 /// The name that process `pid`, a QEMU, was given.
 pub(crate) fn name(pid: u32) -> Option<String> {
     name_in(&words(pid))
@@ -59,6 +69,17 @@ mod tests {
     fn a_process_that_is_gone_warns_nobody() {
         assert!(!starts_by_itself(u32::MAX));
         assert!(starts_by_itself(std::process::id()));
+    }
+
+    #[test]
+    fn a_guest_may_come_to_whoever_was_told_to_await_one() {
+        for word in ["-incoming", "--incoming"] {
+            assert!(receives(&["qemu", "-S", word, "defer"].map(str::to_owned)), "{word}");
+        }
+        for word in ["incoming", "-incoming=defer", "---incoming", "-loadvm"] {
+            assert!(!receives(&["qemu", "-S", word, "defer"].map(str::to_owned)), "{word}");
+        }
+        assert!(may_receive(u32::MAX) && !may_receive(std::process::id()));
     }
 
     #[test]

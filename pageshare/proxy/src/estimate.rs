@@ -218,12 +218,19 @@ pub(crate) struct Memory {
 impl Memory {
     /// Of process `pid`.
     pub(crate) fn open(pid: u32) -> Result<Self, Error> {
-        let open = || Ok(Self { file: sources::memory(pid)?, touched: sources::touched(pid)? });
+        let open = || {
+            let file = sources::memory(pid)?;
+            if let Some(why) = sources::arrival(pid)? {
+                return Err(io::Error::other(why.to_string()));
+            }
+            Ok(Self { file, touched: sources::touched(pid)? })
+        };
         open().map_err(|error: io::Error| Error::File {
             what: "memory of process",
             path: pid.to_string(),
             reason: match error.kind() {
                 io::ErrorKind::NotFound => "there is no such process".into(),
+                io::ErrorKind::Other => error.to_string(),
                 _ => format!("{error} (run as root or as the user that owns it)"),
             },
         })

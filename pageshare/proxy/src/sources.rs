@@ -3,7 +3,9 @@
 //! [`scan`] reads them once and makes a [`Library`]; the library answers "do you have a page with
 //! this hash" by copying a candidate and hashing the copy.
 
+mod arrival;
 mod library;
+mod list;
 mod memory;
 mod process;
 mod qcow2;
@@ -12,10 +14,12 @@ mod scan;
 mod select;
 mod spec;
 
+pub use arrival::{Arrival, arrival};
 pub use library::Library;
 pub(crate) use library::read_index;
+pub use list::processes;
 pub use memory::{Memory, Wanted};
 pub use process::{Run, guest_mappings, is_qemu, memory, touched};
-pub use scan::{Scanned, processes, rescan, scan};
+pub use scan::{Scanned, rescan, scan};
 pub use select::Selector;
 pub use spec::SourceSpec;

@@ -86,11 +86,15 @@ impl Memory {
             local.extend(copies.nth(at - passed).map(|copy| IoSliceMut::new(copy)));
             passed = at + 1;
         }
+        // What has this number may be a process to which a guest is arriving (`arrival`).
+        let lives = |(_, address): &Wanted| matches!(self.file.read_at(&mut [0], *address), Ok(1));
+        if !wanted.first().is_some_and(lives) {
+            return 0;
+        }
         let bytes = process_vm_readv(self.pid, &mut local, &remote).unwrap_or(0);
-        let Some((_, last)) = wanted[..bytes / PAGE_SIZE].last() else { return 0 };
         // The process still lived behind the copying, so it was not another's memory.
-        let lives = matches!(self.file.read_at(&mut [0], *last), Ok(1));
-        if lives { bytes / PAGE_SIZE } else { 0 }
+        let read = &wanted[..bytes / PAGE_SIZE];
+        if read.last().is_some_and(lives) { read.len() } else { 0 }
     }
 }
 
@@ -143,6 +147,7 @@ mod tests {
         let memory = Memory { pid: Pid::this(), file };
         let mut copies = [[0xff; PAGE_SIZE]; 2];
         assert!(memory.pages(&[(0, from), (1, from + 4096)], &mut copies).is_empty());
+        assert_eq!(copies, [[0xff; PAGE_SIZE]; 2], "not even to look at it");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::path::Path;
 
 use pageshare_index::{Catalogue, Origin, PAGE_SIZE};
 
+use super::arrival::arrival;
 use super::memory::{Memory, Wanted};
 use super::process;
 use super::qcow2::Compressed;
@@ -59,7 +60,8 @@ pub(super) fn open_image(path: &Path) -> io::Result<File> {
 }
 
 impl Reader {
-    /// Opens every origin that is still the one that it was; by number.
+    /// Opens every origin that is still the one that it was, and no process to which a guest may be
+    /// arriving; by number.
     pub(super) fn open_all(catalogue: &Catalogue) -> Vec<Option<Self>> {
         catalogue.origins().iter().map(Self::open).collect()
     }
@@ -68,7 +70,8 @@ impl Reader {
         match origin {
             Origin::Process { pid, started } => {
                 let memory = Memory::open(*pid).ok()?;
-                (process::started(*pid).ok()? == *started).then_some(Self::Process(memory))
+                let same = process::started(*pid).ok()? == *started;
+                (same && arrival(*pid).ok()?.is_none()).then_some(Self::Process(memory))
             }
             Origin::File { path } => open_image(path).ok().map(Self::File),
             Origin::Compressed { path } => {
