@@ -4,6 +4,7 @@ mod lab;
 
 mod adaptive_policy;
 mod any_bytes;
+mod arriving_guests;
 mod closed_channels;
 mod content_sources;
 mod distance;

@@ -54,12 +54,12 @@ fn a_page_that_the_guest_has_changed_travels_as_the_difference() {
 #[test]
 fn memory_that_is_a_shared_file_is_a_source_and_can_arrive() {
     let mut source = Guest::running_in_memfd();
-    let (mut destination, neighbour) = (Guest::awaiting_in_memfd(), Guest::running_in_memfd());
+    let (mut destination, mut neighbour) = (Guest::awaiting_in_memfd(), Guest::running_in_memfd());
     source.command("copy", "COPIED");
     source.unlimited();
     let directory = tempfile::tempdir().expect("a scratch directory");
     let scope = scope(directory.path(), "tenant");
-    let neighbour = format!("pid:{}", neighbour.pid());
+    let neighbour = format!("pid:{}", neighbour.has_run());
     let mut pair = Pair::unix(
         &[&ALWAYS[..], &["--scope", &scope]].concat(),
         &["--scope", &scope, "--source", &neighbour, "--recent", "0"],

@@ -45,7 +45,7 @@ fn merged(guest: &Guest) -> u64 {
 fn ksm_chooses_what_is_asked_for_or_referred_to_at_once_or_is_only_counted() {
     let ways: [&[&str]; 3] =
         [&["--candidates", "ksm"], &["--candidates", "ksm", "--at-once"], &["--candidates", "all"]];
-    let neighbour = Guest::running();
+    let mut neighbour = Guest::running();
     let mut sources: Vec<Guest> = ways.iter().map(|_| Guest::running()).collect();
     let mut sums = Vec::new();
     for source in &mut sources {
@@ -65,7 +65,7 @@ fn ksm_chooses_what_is_asked_for_or_referred_to_at_once_or_is_only_counted() {
         let mut destination = Guest::awaiting();
         let pid = source.pid().to_string();
         let send = ["--scope", scope, "--ask", "always", "--ksm-pid", &pid];
-        let neighbour = format!("pid:{}", neighbour.pid());
+        let neighbour = format!("pid:{}", neighbour.has_run());
         let mut pair =
             Pair::unix(&[&send[..], way].concat(), &["--scope", scope, "--source", &neighbour]);
         for guest in [&mut *source, &mut destination] {

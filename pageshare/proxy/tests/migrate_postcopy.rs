@@ -9,7 +9,7 @@ use lab::{Fate, Guest, Incoming, Model, Stage, end};
 use serde_json::json;
 
 /// A migration whose guest runs at the destination, and most of whose pages are still to come.
-fn in_postcopy(stage: &mut Stage, more: &[&str]) -> Child {
+pub(crate) fn in_postcopy(stage: &mut Stage, more: &[&str]) -> Child {
     for guest in [&mut stage.source, &mut stage.destination] {
         guest.capabilities(&["postcopy-ram"]);
     }
@@ -40,7 +40,7 @@ fn the_way_to_the_sources_monitor_may_break_and_come_back_while_pages_are_still_
     assert!(driver.wait().expect("our own child").success());
 }
 
-fn send_the_rest(stage: &mut Stage) {
+pub(crate) fn send_the_rest(stage: &mut Stage) {
     let fast = json!({"max-postcopy-bandwidth": 1_u64 << 40});
     stage.source.execute("migrate-set-parameters", fast);
 }

@@ -17,9 +17,9 @@ fn number(value: &Value) -> f64 {
 }
 
 /// What `pageshare estimate` says of the migration to come.
-fn estimate(source: &Guest, pair: &Pair, scope: &str) -> Value {
+fn estimate(source: &mut Guest, pair: &Pair, scope: &str) -> Value {
     let output = std::process::Command::new(lab::binary())
-        .args(["estimate", &source.pid().to_string(), "--json", "--sample", "4"])
+        .args(["estimate", &source.has_run().to_string(), "--json", "--sample", "4"])
         .args(["--to", &pair.wire, "--insecure", "--scope", scope])
         .output()
         .expect("the program under test starts");
@@ -75,17 +75,17 @@ fn a_guest_arrives_over_tcp_with_multifd_channels() {
 #[test]
 fn what_another_guest_at_the_destination_has_is_not_sent() {
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
-    let neighbour = Guest::running();
+    let mut neighbour = Guest::running();
     let directory = tempfile::tempdir().expect("a scratch directory");
     let scope = &lab::scope(directory.path(), "test");
-    let neighbour_memory = format!("pid:{}", neighbour.pid());
+    let neighbour_memory = format!("pid:{}", neighbour.has_run());
     let mut pair = Pair::unix(
         &["--scope", scope, "--ask", "always", "--compress", "always"],
         &["--scope", scope, "--source", &neighbour_memory],
     );
     source.command("random", "FILLED");
     let before = source.checksum();
-    let estimate = estimate(&source, &pair, scope);
+    let estimate = estimate(&mut source, &pair, scope);
     for guest in [&mut source, &mut destination] {
         guest.capabilities(&["return-path"]);
     }

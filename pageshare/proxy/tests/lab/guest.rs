@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use pageshare::address::Address;
 use pageshare::qmp::Qmp;
+use pageshare::sources::arrival;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -206,7 +207,7 @@ impl Guest {
         command
             // An unpacked QEMU has its data beside it, but for the firmware.
             .args(["-L", "/usr/share/seabios"])
-            .args(["-accel", "tcg", "-nodefaults"])
+            .args(["-accel", "tcg", "-nodefaults", "-name", "debug-threads=on"])
             .args(["-display", "none", "-vga", "none"])
             .arg("-qmp")
             .arg(format!("unix:{},server=on,wait=off", at("qmp").display()))
@@ -269,6 +270,14 @@ impl Guest {
     /// QEMU's process id.
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// QEMU's process id, once its memory may be read: also from a saved state a guest comes by migration.
+    pub fn has_run(&mut self) -> u32 {
+        wait_for("the guest to have run", || {
+            self.checksum();
+            arrival(self.pid()).expect("our own child").is_none().then_some(self.pid())
+        })
     }
 
     /// Where its second monitor listens, for the program under test.
