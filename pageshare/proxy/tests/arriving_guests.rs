@@ -207,7 +207,7 @@ fn said_by_an_index(directory: &Path, sources: &[SourceSpec]) -> String {
     let mut index = Awaiting(index);
     let mut said = String::new();
     let mut lines = BufReader::new(index.0.stderr.take().expect("it is piped")).lines();
-    while said.matches(" 0 pages, ").count() < 3 {
+    while said.matches(" pages, ").count() < 3 {
         let line = lines.next().unwrap_or_else(|| panic!("it has ended: {said}"));
         said += &(line.expect("words") + "\n");
     }
