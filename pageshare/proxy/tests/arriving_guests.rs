@@ -89,7 +89,7 @@ fn a_guest_that_runs_in_postcopy_is_a_source_once_all_of_it_is_there() {
     let pid = stage.destination.pid();
     let driver = in_postcopy(&mut stage, &[]);
     lab::wait_for("the guest to have run", || {
-        stage.destination.checksum();
+        stage.destination.command("ping", "PONG");
         (arrival(pid).expect("our own child") != Some(Arrival::HasNotRun)).then_some(())
     });
     assert_eq!(stage.source.migration_status(), "postcopy-active");

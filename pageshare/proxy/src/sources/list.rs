@@ -40,7 +40,7 @@ pub(super) fn list(
                 match (add_process(&mut catalogue, *pid, meant), before) {
                     (Ok(Added::All), _) => {}
                     (Ok(Added::Nothing(why)), None) => {
-                        warn!("memory of process {pid} is left out until that is over: {why}");
+                        warn!("memory of process {pid} is left out: {why}");
                     }
                     (Ok(Added::Nothing(why)), _) => {
                         debug!("memory of process {pid} is left out: {why}");

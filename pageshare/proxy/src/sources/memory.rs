@@ -86,7 +86,8 @@ impl Memory {
             local.extend(copies.nth(at - passed).map(|copy| IoSliceMut::new(copy)));
             passed = at + 1;
         }
-        // What has this number may be a process to which a guest is arriving (`arrival`).
+        // Else the number may be another's by now, to which a guest is arriving (`arrival`): reading it
+        // could be its end.
         let lives = |(_, address): &Wanted| matches!(self.file.read_at(&mut [0], *address), Ok(1));
         if !wanted.first().is_some_and(lives) {
             return 0;
