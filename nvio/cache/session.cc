@@ -1,7 +1,6 @@
 #include "session.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstring>
 #include <utility>
 
+#include "../recovery/enter_store.h"
 #include "../recovery/left_over.h"
 #include "../settings/launcher.h"
 #include "../store/slots.h"
@@ -21,17 +21,6 @@
 #include "stripe.h"
 
 namespace nvio {
-namespace {
-
-// Whether the name still leads to the file behind the descriptor.
-bool is_named(int fd, const std::string& path) {
-  struct stat opened {};
-  struct stat named {};
-  return real().fstat(fd, &opened) == 0 && real().stat(path.c_str(), &named) == 0 &&
-         opened.st_ino == named.st_ino;
-}
-
-}  // namespace
 
 std::unique_ptr<Session> Session::join(const Settings& settings, std::string& why) {
   std::unique_ptr<Session> session(new Session);
@@ -49,39 +38,8 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   }
   const bool begins = settings.nodes > 1 && access(folder.c_str(), F_OK) != 0;
   if (begins && !is_nothing_left_beside(folder, why)) return nullptr;
-  // A process that ends just now may be removing the folder: then it is made anew.
-  constexpr int kTries = 100;
-  for (int i = 0; i < kTries; ++i) {
-    if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
-      why = failed("cannot make the store's folder " + folder);
-      return nullptr;
-    }
-    struct stat status {};
-    if (lstat(folder.c_str(), &status) != 0) continue;
-    if (!S_ISDIR(status.st_mode) || status.st_uid != geteuid() || (status.st_mode & 077) != 0) {
-      why = folder + " is not a folder of this user's alone; it is left as it is";
-      return nullptr;
-    }
-    const std::string alive = folder + "/alive";
-    const int fd = real().open(alive.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) continue;
-    // Who gets the lock alone comes to a store that nobody uses. The others wait meanwhile, and it
-    // is never given back before all of what was found is settled, or marked.
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && is_named(fd, alive) &&
-        !settle_left_over(folder, settings.nodes, session->remark_, why)) {
-      real().close(fd);
-      return nullptr;
-    }
-    if (flock(fd, LOCK_SH) == 0 && is_named(fd, alive)) {
-      session->alive_ = fd;
-      break;
-    }
-    real().close(fd);
-  }
-  if (session->alive_ < 0) {
-    why = failed("cannot lock the store's folder " + folder);
-    return nullptr;
-  }
+  session->alive_ = enter_store(folder, settings.nodes, session->remark_, why);
+  if (!session->alive_.is_open()) return nullptr;
   // Only who makes the store needs to know how large it may be: finding out costs more than the
   // rest of joining. Nobody takes a store away while we hold our lock.
   const std::string path = folder + "/segment";
@@ -89,7 +47,8 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   if (access(path.c_str(), F_OK) != 0) {
     capacity = choose_capacity(settings, tmpfs, why);
     if (capacity == 0) {
-      if (flock(session->alive_, LOCK_EX | LOCK_NB) == 0) {
+      session->alive_.give_up();
+      if (session->alive_.take_alone() && !session->alive_.is_removed()) {
         real().unlink((folder + "/alive").c_str());
         rmdir(folder.c_str());
       }
@@ -116,16 +75,21 @@ void Session::leave() {
     }
     unwritten_.clear();
   }
-  if (alive_ < 0) return;
-  // Only who is alone knows what is left: until then others write back what they have, and look,
-  // when they have done so, whether we are still there.
-  const bool joined = segment_ != nullptr;  // else this is not our store to take away
-  if (joined && flock(alive_, LOCK_EX | LOCK_NB) == 0 && !segment_->holds_unwritten()) {
-    remove_folder();
-  }
+  if (alive_.is_open() && segment_ != nullptr) leave_to_others();
   segment_.reset();
-  real().close(alive_);
-  alive_ = -1;
+  alive_ = LifeLock();
+}
+
+// Only who is alone knows what is left: until then others write back what they have, and look, when
+// they have done so, whether we are still there. Of two who leave at once neither would be alone if
+// both kept their share; without it another can come, take the store for a dead run's, and begin
+// anew.
+bool Session::leave_to_others() {
+  alive_.give_up();
+  const bool is_last = alive_.take_alone();
+  if (is_last && !segment_->is_removed() && !segment_->holds_unwritten()) remove_folder();
+  alive_.give_up();
+  return is_last;
 }
 
 void Session::give_up_store() {
@@ -133,14 +97,10 @@ void Session::give_up_store() {
   for (const auto& file : files_) {
     if (file != nullptr && file->entry().log.epoch != 0) delete_log(file->entry());
   }
-  flock(alive_, LOCK_UN);
-  if (!segment_->holds_unwritten() && flock(alive_, LOCK_EX | LOCK_NB) == 0) remove_folder();
+  leave_to_others();
 }
 
-void Session::abandon() {
-  real().close(alive_);
-  alive_ = -1;
-}
+void Session::abandon() { alive_ = LifeLock(); }
 
 // rmdir fails, as it should, while there is a log in the folder. A living manager would hold the
 // folder's lock, so what there is of one is of one that was killed.
@@ -172,16 +132,9 @@ void Session::flush_for_good() {
   if (!all_aside) return;
   // Launchers kill a job's other ranks as soon as one has ended: so wait for each other a little,
   // and whoever is last takes the store away.
-  flock(alive_, LOCK_UN);
   constexpr int kRounds = 100;
-  for (int i = 0; i < kRounds; ++i) {
-    if (flock(alive_, LOCK_EX | LOCK_NB) == 0) {
-      if (!segment_->holds_unwritten()) remove_folder();
-      return;
-    }
-    constexpr useconds_t kPause = 10000;
-    usleep(kPause);
-  }
+  constexpr useconds_t kPause = 10000;
+  for (int i = 0; i < kRounds && !leave_to_others(); ++i) usleep(kPause);
 }
 
 // The entry of the file behind the descriptor, or kNone. A process that was killed lets go of its

@@ -2,7 +2,7 @@
 // the folder where all of it lies.
 //
 //   STORE/nvio-UID-SESSION/        mode 0700, owned by the job's user
-//     alive                        every process holds a shared lock on it as long as it lives
+//     alive                        every process shares its lock as long as it lives (life_lock.h)
 //     segment                      segment.h
 //     N.redo                       log/format.h, one a file that was synced
 #pragma once
@@ -18,6 +18,7 @@
 #include "../medium/medium.h"
 #include "../medium/slow_memory.h"
 #include "../settings/settings.h"
+#include "../store/life_lock.h"
 #include "../store/segment.h"
 #include "admission.h"
 #include "counters.h"
@@ -98,12 +99,13 @@ class Session {
   bool leave_unserved(std::uint32_t index);
   std::string log_path(const FileEntry& entry) const;
   void leave();
+  bool leave_to_others();
 
   Settings settings_;
   std::string folder_;
   std::string remark_;
   bool has_said_unserved_ = false;
-  int alive_ = -1;
+  LifeLock alive_;
   std::unique_ptr<Segment> segment_;
   Counters counters_;
   Ledger ledger_;

@@ -76,7 +76,7 @@ json looked_into(const StoreFolder& folder, json store) {
     store["next"] = why;
     return store;
   }
-  const bool is_running = folder.lock() != StoreFolder::Lock::none;
+  const bool is_running = folder.lock() != LifeLock::Kind::none;
   store["state"] = is_running ? "running" : "dead";
   const auto segment =
       Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);

@@ -128,8 +128,8 @@ def listed(job: Job) -> None:
     store = job.folder / f"nvio-{os.geteuid()}-gone"
     store.mkdir(mode=0o700)
     alive = store / "alive"
-    with alive.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_SH)
+    with alive.open("w+") as held:
+        fcntl.lockf(held, fcntl.LOCK_SH, 1)
         states = [job.listed(job.folder)[0]["state"]]
     states.append(job.listed(job.folder)[0]["state"])
     if states != ["running", "dead"]:

@@ -32,7 +32,7 @@ bool is_of_job_with(Settings& settings, std::string name, const struct stat& fil
   const auto segment =
       Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
   if (segment == nullptr || segment->find(file) == kNone) return false;
-  if (folder.lock() != StoreFolder::Lock::shared) return false;
+  if (folder.lock() != LifeLock::Kind::shared) return false;
   settings.nodes = segment->header().nodes.load();
   settings.node = 0;
   if (const std::size_t dot = name.rfind(".node"); settings.nodes > 1 && dot != name.npos) {
@@ -104,7 +104,7 @@ bool others_have_store(const Settings& settings) {
   if (fd < 0) return true;  // for want of a descriptor: nobody can say, and others may
   const bool joinable = Segment::is_joinable(fd);
   real().close(fd);
-  return joinable && folder.lock() != StoreFolder::Lock::none;
+  return joinable && folder.lock() != LifeLock::Kind::none;
 }
 
 int step_aside_elsewhere(const Settings& settings, const char* path) {

@@ -16,7 +16,8 @@
 namespace nvio {
 namespace {
 
-// For those who wait for the lock meanwhile: once they share it, the store looks like one in use.
+// All who come are refused alike: of ranks that went different ways some would miss what others
+// cache.
 void mark_orphaned(const StoreFolder& folder) {
   const int fd = folder.open("segment", O_RDWR);
   if (fd < 0) return;
@@ -42,19 +43,21 @@ bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string&
                       std::string& why) {
   const StoreFolder folder(path);
   bool unwritten = has_logs(folder);
+  bool orphaned = false;
   if (folder.has("segment")) {
     std::string unusable;
     const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
                                                 folder.path_of("segment"), unusable);
     if (segment == nullptr || boot_identifier() != segment->header().boot_id) return true;
     unwritten = unwritten || segment->holds_unwritten();
+    orphaned = segment->header().orphaned.load() != 0;
   }
   if (!unwritten) {
     folder.remove("segment");  // it tells of nothing but processes that are gone
     return true;
   }
   // On several nodes the others' processes may be writing to the files by now.
-  if (nodes <= 1) {
+  if (nodes <= 1 && !orphaned) {
     RecoverOptions options;
     options.latest = true;
     options.locked = true;
@@ -83,7 +86,7 @@ bool is_nothing_left_beside(const std::string& path, std::string& why) {
     const std::string name = entry.path().filename();
     if (name.starts_with(job) || without_job(name) != session) continue;
     const StoreFolder folder(entry.path());
-    if (!folder.is_own() || folder.lock() != StoreFolder::Lock::none) continue;
+    if (!folder.is_own() || folder.lock() != LifeLock::Kind::none) continue;
     std::string unusable;
     const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
                                                 folder.path_of("segment"), unusable);

@@ -1,13 +1,11 @@
 #include "recover.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <span>
 
 #include "../store/slots.h"
@@ -18,26 +16,6 @@
 
 namespace nvio {
 namespace {
-
-// A lock on the store's folder that running processes of the job exclude.
-class StoreLock {
- public:
-  explicit StoreLock(const StoreFolder& folder) : fd_(folder.open("alive", O_RDWR)) {
-    held_ = fd_ >= 0 && flock(fd_, LOCK_EX | LOCK_NB) == 0;
-    busy_ = fd_ >= 0 && !held_;
-  }
-  StoreLock(const StoreLock&) = delete;
-  StoreLock& operator=(const StoreLock&) = delete;
-  ~StoreLock() {
-    if (fd_ >= 0) real().close(fd_);
-  }
-  bool busy() const { return busy_; }
-
- private:
-  int fd_;
-  bool held_ = false;
-  bool busy_ = false;
-};
 
 // Calls visit(offset, data, length) for each run of bytes of a file that is only in the working
 // memory, or there in its last state.
@@ -232,9 +210,8 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   if (folder.is_open() && !folder.become_owner(report.problem)) return report;
   report.problem = folder.why_no_store();
   if (!report.problem.empty()) return report;
-  std::optional<StoreLock> lock;
-  if (!options.locked) lock.emplace(folder);
-  if (lock && lock->busy()) {
+  LifeLock alone(options.locked ? -1 : folder.open("alive", O_RDWR));
+  if (alone.is_open() && (!alone.take_alone() || alone.is_removed())) {
     report.problem = "the job of " + path + " is still running; its store is left alone";
     return report;
   }

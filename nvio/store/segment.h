@@ -180,7 +180,7 @@ struct SegmentHeader {
 };
 
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
-constexpr std::uint32_t kSegmentVersion = 15;
+constexpr std::uint32_t kSegmentVersion = 16;
 
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {
@@ -238,6 +238,8 @@ class Segment {
   void note_inode(std::uint64_t inode);
   // Whether that is so of any file.
   bool holds_unwritten() const;
+  // It is of a store that is gone.
+  bool is_removed() const;
 
  private:
   static constexpr std::size_t kBitmapWords = kBlockSize / 64;

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <pwd.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,27 +59,9 @@ bool StoreFolder::is_own() const {
   return is_open() && status_.st_uid == geteuid() && (status_.st_mode & (S_IRWXG | S_IRWXO)) == 0;
 }
 
-// Looked up where it can be seen: who takes the lock, if only for a moment, keeps a job that ends
-// just then from taking its store away.
-StoreFolder::Lock StoreFolder::lock() const {
-  const int fd = open("alive", O_RDWR);
-  struct stat status {};
-  std::string locks;
-  Lock found = Lock::none;
-  if (fd >= 0 && real().fstat(fd, &status) == 0 && read_text("/proc/locks", locks)) {
-    const std::size_t at = locks.find(":" + std::to_string(status.st_ino) + " ");
-    if (at != locks.npos) {
-      const std::size_t line = locks.rfind('\n', at) + 1;
-      const bool reads = locks.substr(line, at - line).find(" READ ") != locks.npos;
-      found = reads ? Lock::shared : Lock::exclusive;
-    }
-  }
-  // Of a process that this one may not see.
-  if (fd >= 0 && found == Lock::none && flock(fd, LOCK_EX | LOCK_NB) != 0) {
-    found = flock(fd, LOCK_SH | LOCK_NB) == 0 ? Lock::shared : Lock::exclusive;
-  }
-  if (fd >= 0) real().close(fd);
-  return found;
+LifeLock::Kind StoreFolder::lock() const {
+  const LifeLock alive(open("alive", O_RDWR));
+  return alive.is_open() ? alive.of_others() : LifeLock::Kind::none;
 }
 
 bool StoreFolder::become_owner(std::string& why) const {

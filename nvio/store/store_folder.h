@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "life_lock.h"
+
 namespace nvio {
 
 // What lies in a store's folder beside its redo logs. A manager that was killed leaves the last
@@ -29,8 +31,7 @@ class StoreFolder {
   bool is_own() const;
   // Who holds it: living processes of the job share a lock; who recovers it, or begins it anew, has
   // it alone.
-  enum class Lock { none, shared, exclusive };
-  Lock lock() const;
+  LifeLock::Kind lock() const;
   // From here on root (an epilog) acts as the store's owner: what stands in the store decides which
   // paths are written, and nobody may reach others' files that way. False, with a sentence, when it
   // cannot, when this is another user's store, or when others than its owner could have written it.

@@ -1,15 +1,16 @@
 // What a close could not write, and what a killed run left: it is there when it is looked for, it
 // is not written over, and never comes over what was written since.
-#include <sys/file.h>
 #include <sys/resource.h>
 
 #include <cerrno>
 #include <chrono>
+#include <future>
 #include <thread>
 
 #include "../nodes/other_jobs.h"
 #include "../recovery/recover.h"
 #include "../settings/launcher.h"
+#include "../system/real.h"
 #include "cached_file_fixture.h"
 #include "full_file_system.h"
 
@@ -207,21 +208,118 @@ TEST_F(LeftOverTest, WhatCannotBeWrittenToItsFileIsRefusedToAllWhoCome) {
   const int fd = open_file();
   be_killed_after(fd, [](CachedFile& file) { put(file, "of the killed run"); });
   ::close(fd);
-  std::ofstream(path_ + ".new") << "somebody else's";
-  fs::rename(path_ + ".new", path_);
+  fs::rename(path_, path_ + ".old");
+  std::ofstream(path_) << "somebody else's";
   std::string why;
   EXPECT_EQ(Session::join(settings_, why), nullptr);
   EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
-  // Who waited for the lock shares it with others who did.
-  const int alive = ::open((folder() + "/alive").c_str(), O_RDWR);
-  ASSERT_EQ(flock(alive, LOCK_SH), 0);
+  EXPECT_EQ(file_content(), "somebody else's");
+  // The next could write it, but the first goes on without the store.
+  fs::rename(path_, path_ + ".other");
+  fs::rename(path_ + ".old", path_);
   why.clear();
   EXPECT_EQ(Session::join(settings_, why), nullptr);
   EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
+  LifeLock other(::open((folder() + "/alive").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(other.share());
   EXPECT_FALSE(others_have_store(settings_)) << "all go on without it";
-  ::close(alive);
   EXPECT_TRUE(fs::exists(folder() + "/segment"));
-  EXPECT_EQ(file_content(), "somebody else's");
+  EXPECT_EQ(file_content(), "");
+}
+
+// Waits till somebody waits for a lock of this file.
+void await_waiter(const std::string& path) {
+  struct stat status {};
+  ASSERT_EQ(stat(path.c_str(), &status), 0);
+  const std::string of_file = ":" + std::to_string(status.st_ino) + " ";
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  for (bool waits = false; !waits;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), give_up) << "nobody waits";
+    std::ifstream locks("/proc/locks");
+    for (std::string line; !waits && std::getline(locks, line);) {
+      waits = line.find("->") != line.npos && line.find(of_file) != line.npos;
+    }
+  }
+}
+
+class JoinedMeanwhileTest : public LeftOverTest {
+ protected:
+  void SetUp() override {
+    LeftOverTest::SetUp();
+    fd_ = open_file();
+    be_killed_after(fd_, [](CachedFile& file) { put(file, "of the killed run"); });
+  }
+  void TearDown() override {
+    ::close(fd_);
+    LeftOverTest::TearDown();
+  }
+
+  // Joins beside another process, which calls act() and has the store alone when it opens its
+  // segment: there it is held up till this one waits, and then goes on or is killed.
+  template <typename Act>
+  std::unique_ptr<Session> join_beside(bool is_killed, Act&& act) {
+    EXPECT_EQ(pipe2(reached_, O_CLOEXEC), 0);
+    EXPECT_EQ(pipe2(go_on_, O_CLOEXEC), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      ::close(go_on_[1]);
+      RealPosix wrapped = real();
+      wrapped.open = open_held_up;
+      set_real(&wrapped);
+      _exit(act() ? 0 : 1);
+    }
+    ::close(reached_[1]);
+    char byte = 0;
+    EXPECT_EQ(::read(reached_[0], &byte, 1), 1);
+    auto joined = std::async(std::launch::async, [this] { return join(); });
+    await_waiter(folder() + "/alive");
+    if (is_killed) kill(child, SIGKILL);
+    ::close(go_on_[1]);
+    int status = 0;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, is_killed ? SIGKILL : 0);
+    ::close(reached_[0]);
+    ::close(go_on_[0]);
+    return joined.get();
+  }
+
+  void expect_settled(Session* session) {
+    ASSERT_NE(session, nullptr);
+    EXPECT_EQ(at_place(), "of the killed run");
+    struct stat status {};
+    ASSERT_EQ(fstat(fd_, &status), 0);
+    EXPECT_EQ(session->segment().find(status), kNone) << "the table is the dead run's";
+  }
+
+  int fd_ = -1;
+
+ private:
+  static int open_held_up(const char* path, int flags, ...) {
+    char byte = 0;
+    if (std::string(path).ends_with("/segment") &&
+        (::write(reached_[1], "!", 1) != 1 || ::read(go_on_[0], &byte, 1) != 0)) {
+      _exit(2);
+    }
+    return ::open(path, flags, 0600);
+  }
+
+  static inline int reached_[2];
+  static inline int go_on_[2];
+};
+
+TEST_F(JoinedMeanwhileTest, WhatARecoveryLetBeIsSettledByWhoWaitedForIt) {
+  const auto session = join_beside(false, [this] {
+    RecoverOptions options;
+    options.latest = true;
+    options.dry_run = true;
+    return recover(folder(), options).good();
+  });
+  expect_settled(session.get());
+}
+
+TEST_F(JoinedMeanwhileTest, WhatAKilledOneDidNotSettleIsSettledByWhoWaitedForIt) {
+  const auto session = join_beside(true, [this] { return join() != nullptr; });
+  expect_settled(session.get());
 }
 
 TEST_F(LeftOverTest, OnSeveralNodesAKilledRunIsRefused) {
