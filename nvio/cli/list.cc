@@ -78,8 +78,7 @@ json looked_into(const StoreFolder& folder, json store) {
   }
   const bool is_running = folder.lock() != LifeLock::Kind::none;
   store["state"] = is_running ? "running" : "dead";
-  const auto segment =
-      Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
+  const auto segment = Segment::open_existing(folder, why);
   const bool of_this_boot = segment != nullptr && boot_identifier() == segment->header().boot_id;
   std::uint64_t unwritten = 0;
   for (std::uint32_t i = 0; of_this_boot && i < segment->used_files(); ++i) {

@@ -29,8 +29,7 @@ bool is_of_job_with(Settings& settings, std::string name, const struct stat& fil
   const StoreFolder folder(settings.store + "/" + name);
   if (!folder.is_own()) return false;
   std::string why;
-  const auto segment =
-      Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
+  const auto segment = Segment::open_existing(folder, why);
   if (segment == nullptr || segment->find(file) == kNone) return false;
   if (folder.lock() != LifeLock::Kind::shared) return false;
   settings.nodes = segment->header().nodes.load();

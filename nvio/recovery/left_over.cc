@@ -22,7 +22,9 @@ void mark_orphaned(const StoreFolder& folder) {
   const int fd = folder.open("segment", O_RDWR);
   if (fd < 0) return;
   const std::uint32_t orphaned = 1;
-  write_fully(fd, &orphaned, sizeof orphaned, offsetof(SegmentHeader, orphaned));
+  if (Segment::is_joinable(fd)) {
+    write_fully(fd, &orphaned, sizeof orphaned, offsetof(SegmentHeader, orphaned));
+  }
   real().close(fd);
 }
 
@@ -32,10 +34,13 @@ bool has_logs(const StoreFolder& folder) {
   return !logs || !logs->empty();
 }
 
-std::string to_be_recovered(const std::string& path, const char* why = "") {
+std::string to_be_recovered(const std::string& path, const std::string& why = "") {
   return path + " holds what a killed run left" + why +
          "; recover it first: nvio recover --latest " + path;
 }
+
+// What does not let itself be looked at may hold anything.
+std::string unknown(const std::string& why) { return ", and nobody can tell what (" + why + ")"; }
 
 }  // namespace
 
@@ -46,9 +51,13 @@ bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string&
   bool orphaned = false;
   if (folder.has("segment")) {
     std::string unusable;
-    const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
-                                                folder.path_of("segment"), unusable);
-    if (segment == nullptr || boot_identifier() != segment->header().boot_id) return true;
+    const auto segment = Segment::open_existing(folder, unusable);
+    if (segment == nullptr) {
+      mark_orphaned(folder);
+      why = to_be_recovered(path, unknown(unusable));
+      return false;
+    }
+    if (boot_identifier() != segment->header().boot_id) return true;
     unwritten = unwritten || segment->holds_unwritten();
     orphaned = segment->header().orphaned.load() != 0;
   }
@@ -88,10 +97,11 @@ bool is_nothing_left_beside(const std::string& path, std::string& why) {
     const StoreFolder folder(entry.path());
     if (!folder.is_own() || folder.lock() != LifeLock::Kind::none) continue;
     std::string unusable;
-    const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
-                                                folder.path_of("segment"), unusable);
-    if (!has_logs(folder) && (segment == nullptr || !segment->holds_unwritten())) continue;
-    why = to_be_recovered(entry.path());
+    const auto segment = Segment::open_existing(folder, unusable);
+    const bool is_unknown = segment == nullptr && folder.has("segment");
+    const bool is_left = has_logs(folder) || (segment != nullptr && segment->holds_unwritten());
+    if (!is_unknown && !is_left) continue;
+    why = to_be_recovered(entry.path(), is_unknown ? unknown(unusable) : "");
     return false;
   }
   return true;

@@ -9,8 +9,8 @@ namespace nvio {
 // To be called with the lock of the store's folder held alone: nobody lives then who wrote into it,
 // and what it says of files may be served to nobody. What the files lack is written to them, as
 // `nvio recover --latest` does it, and the store goes; `remark` is a sentence about that. False,
-// with a sentence in `why`, when it cannot be: then nobody may join. A store that this nvio cannot
-// read, or from before the machine restarted, stays for the one who joins to refuse.
+// with a sentence in `why`, when it cannot be: then nobody may join. A store from before the
+// machine restarted stays for the one who joins to refuse.
 bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string& remark,
                       std::string& why);
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <span>
 
@@ -211,6 +212,10 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
   report.problem = folder.why_no_store();
   if (!report.problem.empty()) return report;
   LifeLock alone(options.locked ? -1 : folder.open("alive", O_RDWR));
+  if (!options.locked && !alone.is_open() && errno != ENOENT) {
+    report.problem = failed("cannot open " + folder.path_of("alive"));
+    return report;
+  }
   if (alone.is_open() && (!alone.take_alone() || alone.is_removed())) {
     report.problem = "the job of " + path + " is still running; its store is left alone";
     return report;
@@ -229,8 +234,7 @@ RecoverReport recover(const std::string& path, const RecoverOptions& options) {
 
   if (folder.has("segment")) {
     std::string why;
-    const auto segment =
-        Segment::open_existing(folder.open("segment", O_RDONLY), folder.path_of("segment"), why);
+    const auto segment = Segment::open_existing(folder, why);
     if (segment == nullptr && folder.is_from_before_the_boot("segment")) {
       report.remarks.push_back(why);
     } else if (segment == nullptr) {
@@ -295,8 +299,7 @@ std::string inspect(const std::string& path) {
   const StoreFolder folder(path);
   std::string text = "store " + path + "\n";
   std::string why;
-  if (const auto segment = Segment::open_existing(folder.open("segment", O_RDONLY),
-                                                  folder.path_of("segment"), why)) {
+  if (const auto segment = Segment::open_existing(folder, why)) {
     const SegmentHeader& header = segment->header();
     text += "  working memory: " + std::to_string(header.slots) + " blocks of 64 KiB, " +
             std::to_string(header.fresh_slot) + " used so far; made in " +

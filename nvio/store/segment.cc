@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "../system/real.h"
+#include "store_folder.h"
 
 namespace nvio {
 namespace {
@@ -58,8 +59,8 @@ std::string boot_identifier() {
 }
 
 bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      writable ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  const int access = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void* memory = mmap(nullptr, bytes, access, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     why = failed("cannot map the store");
     return false;
@@ -164,7 +165,9 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
   return nullptr;
 }
 
-std::unique_ptr<Segment> Segment::open_existing(int fd, const std::string& path, std::string& why) {
+std::unique_ptr<Segment> Segment::open_existing(const StoreFolder& folder, std::string& why) {
+  const std::string path = folder.path_of("segment");
+  const int fd = folder.open("segment", O_RDONLY);
   if (fd < 0) {
     why = failed("cannot open " + path);
     return nullptr;

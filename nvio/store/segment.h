@@ -182,6 +182,8 @@ struct SegmentHeader {
 constexpr char kSegmentMagic[8] = {'n', 'v', 'i', 'o', 's', 'e', 'g', '1'};
 constexpr std::uint32_t kSegmentVersion = 16;
 
+class StoreFolder;
+
 // A mapping of the segment, valid as long as the object. Threads may share it.
 class Segment {
  public:
@@ -189,9 +191,8 @@ class Segment {
   // its capacity. On failure returns null and a sentence in `why`.
   static std::unique_ptr<Segment> open_or_create(const std::string& path, std::uint64_t capacity,
                                                  std::string& why);
-  // For recovery and inspection: read-only, never waits, refuses what is not a whole segment. `fd`
-  // is that of the file at `path`, and is taken over; -1: it could not be opened, as errno says.
-  static std::unique_ptr<Segment> open_existing(int fd, const std::string& path, std::string& why);
+  // For recovery and inspection: read-only, never waits, refuses what is not a whole segment.
+  static std::unique_ptr<Segment> open_existing(const StoreFolder& folder, std::string& why);
 
   Segment(const Segment&) = delete;
   Segment& operator=(const Segment&) = delete;

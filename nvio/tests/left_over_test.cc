@@ -227,6 +227,68 @@ TEST_F(LeftOverTest, WhatCannotBeWrittenToItsFileIsRefusedToAllWhoCome) {
   EXPECT_EQ(file_content(), "");
 }
 
+// Memory that a process may have for itself: a mapping to read is none, nor one that all share.
+TEST_F(LeftOverTest, WhatAKilledRunLeftIsSettledWhereMemoryIsShort) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file) { put(file, "of the killed run"); });
+  ::close(fd);
+  const pid_t child = fork();
+  if (child == 0) {
+    std::uint64_t used_kib = 0;
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word && word != "VmData:";) continue;
+    status >> used_kib;
+    const rlimit data{(used_kib + 1024) << 10, RLIM_INFINITY};
+    setrlimit(RLIMIT_DATA, &data);
+    std::string why;
+    _exit(Session::join(settings_, why) != nullptr ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(at_place(), "of the killed run");
+}
+
+// It says that it has used more than there is.
+void damage(Session& session) {
+  session.segment().header().fresh_slot = session.segment().header().slots + 1;
+}
+
+TEST_F(LeftOverTest, WhatCannotBeLookedAtIsRefusedToAllWhoCome) {
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file, Session& session) {
+    put(file, "of the killed run");
+    damage(session);
+  });
+  ::close(fd);
+  for (int i = 0; i < 2; ++i) {
+    std::string why;
+    EXPECT_EQ(Session::join(settings_, why), nullptr);
+    EXPECT_NE(why.find("nvio recover"), std::string::npos) << why;
+  }
+  LifeLock other(::open((folder() + "/alive").c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(other.share());
+  EXPECT_FALSE(others_have_store(settings_));
+  EXPECT_TRUE(fs::exists(folder() + "/segment"));
+}
+
+TEST_F(LeftOverTest, WhatAnotherJobLeftAndCannotBeLookedAtIsRecoveredFirst) {
+  settings_.nodes = 2;
+  settings_.node = 0;
+  settings_.session = "test.0000000a";
+  const int fd = open_file();
+  be_killed_after(fd, [](CachedFile& file, Session& session) {
+    file.write(0, "left", 4);
+    damage(session);
+  });
+  ::close(fd);
+  const std::string left = store_folder(settings_, 0);
+  settings_.session = "test.0000000b";
+  std::string why;
+  EXPECT_EQ(Session::join(settings_, why), nullptr);
+  EXPECT_NE(why.find("nvio recover --latest " + left), std::string::npos) << why;
+}
+
 // Waits till somebody waits for a lock of this file.
 void await_waiter(const std::string& path) {
   struct stat status {};

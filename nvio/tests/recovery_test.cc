@@ -238,6 +238,16 @@ TEST_F(RecoveryTest, KeepsAStoreWhoseWorkingMemoryCannotBeRead) {
   EXPECT_EQ(file_content(), "later!");
 }
 
+TEST_F(RecoveryTest, RefusesAStoreOfWhichItCannotTellWhetherItsJobRuns) {
+  leave_synced();
+  const std::string alive = folder() + "/alive";
+  fs::remove(alive);
+  ASSERT_EQ(mkfifo(alive.c_str(), 0600), 0);
+  const RecoverReport report = recover(folder(), {});
+  EXPECT_NE(report.problem.find("cannot open " + alive), std::string::npos) << report.problem;
+  EXPECT_EQ(file_content(), "");
+}
+
 TEST_F(RecoveryTest, TakesWhatACheckpointMadeDurableForSynced) {
   const int fd = open_file();
   be_killed_after(fd, [](CachedFile& file) {
