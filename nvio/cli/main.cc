@@ -23,14 +23,17 @@ namespace {
 
 using nvio::RecoverOptions;
 
-int recover_store(const std::string& folder, const RecoverOptions& options) {
-  const nvio::RecoverReport report = nvio::recover(folder, options);
-  if (!report.problem.empty()) {
-    std::fprintf(stderr, "nvio recover: %s\n", report.problem.c_str());
-    return 1;
+int recover_stores(const std::vector<std::string>& folders, const RecoverOptions& options) {
+  int result = 0;
+  for (const nvio::RecoverReport& report : nvio::recover_job(folders, options)) {
+    if (!report.problem.empty()) {
+      std::fprintf(stderr, "nvio recover: %s\n", report.problem.c_str());
+    } else {
+      std::fputs(nvio::describe(report, options.dry_run).c_str(), stdout);
+    }
+    if (!report.good()) result = 1;
   }
-  std::fputs(nvio::describe(report, options.dry_run).c_str(), stdout);
-  return report.good() ? 0 : 1;
+  return result;
 }
 
 // What the names of the stores of one job's nodes have in common.
@@ -203,11 +206,11 @@ int main_throwing(int argc, char** argv) {
   if (predict_command->parsed()) return nvio::predict_command(prediction);
   if (recover_command->parsed()) {
     int result = 0;
-    std::map<std::string, std::vector<std::string>> made;  // another job's file is another file
-    for (const std::string& store : folders) {
-      options.made = &made[job_of(store)];
-      result |= recover_store(store, options);
-      // Root acted as the owner; the next store may have another one.
+    std::map<std::string, std::vector<std::string>> jobs;  // another job's file is another file
+    for (const std::string& store : folders) jobs[job_of(store)].push_back(store);
+    for (const auto& [job, stores] : jobs) {
+      result |= recover_stores(stores, options);
+      // Root acted as the owner; the next job may have another one.
       if (getuid() == 0 && (seteuid(0) != 0 || setegid(getgid()) != 0)) return 1;
     }
     return result;

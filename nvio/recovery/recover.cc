@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <span>
+#include <utility>
 
 #include "../store/slots.h"
 #include "../store/store_folder.h"
@@ -155,6 +157,7 @@ RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
   file.path = folder.path_of(name);
   LogFile records(folder, name);
   const ParsedLog log = records.parse(file.problem);
+  file.unreadable = !file.problem.empty();
   if (!log.usable || !file.problem.empty()) return file;
   file.path = log.file.path;
   file.was_flushing = log.state == LogState::flushing;
@@ -166,25 +169,105 @@ RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
   file.synced_bytes = log.bytes;
   if (!records.replay(log, target) && file.problem.empty()) {
     file.problem = failed("cannot read " + folder.path_of(name));
+    file.unreadable = true;
   }
   target.finish(log.file_size);
   return file;
 }
 
-// Whether all that failed is what could not be written elsewhere. Where something cannot be read,
-// the rest that was saved is all that there will be.
-bool is_for_lack_of_room(const RecoverReport& report) {
-  return std::all_of(report.files.begin(), report.files.end(), [](const RecoveredFile& file) {
-    return file.problem.empty() || !file.instead.empty();
+// A dead job's store, held from the first look to its removal: nobody joins it in between.
+struct DeadStore {
+  explicit DeadStore(const std::string& path) : folder(path) { report.store = path; }
+
+  StoreFolder folder;
+  LifeLock alone;
+  std::vector<std::string> logs;
+  RecoverReport report;
+};
+
+// Whether it may be recovered; else its report says why not.
+bool seize(DeadStore& store, const RecoverOptions& options) {
+  const StoreFolder& folder = store.folder;
+  std::string& problem = store.report.problem;
+  // Whose it is comes first: what another user's folder holds may not be looked at.
+  if (folder.is_open() && !folder.become_owner(problem)) return false;
+  problem = folder.why_no_store();
+  if (!problem.empty()) return false;
+  if (!options.locked) {
+    store.alone = LifeLock(folder.open("alive", O_RDWR));
+    if (!store.alone.is_open() && errno != ENOENT) {
+      problem = failed("cannot open " + folder.path_of("alive"));
+    } else if (store.alone.is_open() && (!store.alone.take_alone() || store.alone.is_removed())) {
+      problem = "the job of " + store.report.store + " is still running; its store is left alone";
+    }
+  }
+  const auto logs = folder.logs();
+  if (problem.empty() && !logs) problem = failed("cannot list " + store.report.store);
+  if (problem.empty()) store.logs = *logs;
+  return problem.empty();
+}
+
+void rebuild(DeadStore& store, const RecoverOptions& options, std::vector<std::string>& made) {
+  const StoreFolder& folder = store.folder;
+  RecoverReport& report = store.report;
+  for (const std::string& name : store.logs) {
+    report.files.push_back(recover_log(folder, name, options, made));
+  }
+  if (!folder.has("segment")) return;
+  std::string why;
+  const auto segment = Segment::open_existing(folder, why);
+  if (segment == nullptr && folder.is_from_before_the_boot("segment")) {
+    report.remarks.push_back(why);
+  } else if (segment == nullptr) {
+    // Whatever no sync has covered is in there alone.
+    RecoveredFile& line = line_of(report, folder.path_of("segment"));
+    line.problem = why;
+    line.unreadable = true;
+  } else if (boot_identifier() != segment->header().boot_id) {
+    report.remarks.push_back(
+        "the machine restarted since: what was written after the last sync is not trusted");
+  } else if (options.latest) {
+    write_latest(*segment, options, report, made);
+  } else {
+    leave_out_latest(*segment, report);
+  }
+}
+
+void remove(DeadStore& store) {
+  for (const std::string& name : store.logs) store.folder.remove(name);
+  // A log that came back would be replayed over what is written from now on.
+  store.folder.persist();
+  for (const char* name : kStoreFiles) store.folder.remove(name);
+  store.report.removed = rmdir(store.report.store.c_str()) == 0;
+}
+
+// Whether nothing would be gained by trying again later: what is there is all that there will be.
+bool is_all_to_be_had(const std::list<DeadStore>& stores) {
+  return std::all_of(stores.begin(), stores.end(), [](const DeadStore& store) {
+    const auto& files = store.report.files;
+    return store.report.problem.empty() &&
+           std::all_of(files.begin(), files.end(), [](const RecoveredFile& file) {
+             return file.problem.empty() || file.unreadable;
+           });
   });
 }
 
-// What was made elsewhere goes, and is made anew once there is room for all of it.
-void take_back(const std::string& path, RecoverReport& report) {
-  real().unlink(path.c_str());
-  for (RecoveredFile& file : report.files) {
-    if (file.problem.empty() && file.instead == path) {
-      file.problem = "it was removed from there again, since another file could not be saved";
+// What was made elsewhere gets its name, or goes, to be made anew.
+void finish(std::list<DeadStore>& stores, const std::vector<std::string>& made) {
+  std::string why = "it was removed from there again, since not all could be saved";
+  std::size_t named = 0;
+  if (is_all_to_be_had(stores)) {
+    while (named < made.size() && take_name(made[named])) ++named;
+    if (named == made.size()) return;
+    why = failed("cannot rename " + made[named] + kPartial);
+  }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    real().unlink((i < named ? made[i] : made[i] + kPartial).c_str());
+  }
+  for (DeadStore& store : stores) {
+    for (RecoveredFile& file : store.report.files) {
+      const bool is_gone = std::find(made.begin(), made.end(), file.instead) != made.end();
+      if (file.problem.empty() && is_gone) file.problem = why;
     }
   }
 }
@@ -203,62 +286,32 @@ ParsedLog parse_log(const StoreFolder& folder, const std::string& name, std::str
 
 std::string why_no_store(const std::string& path) { return StoreFolder(path).why_no_store(); }
 
-RecoverReport recover(const std::string& path, const RecoverOptions& options) {
-  RecoverReport report;
-  report.store = path;
-  const StoreFolder folder(path);
-  // Whose it is comes first: what another user's folder holds may not be looked at.
-  if (folder.is_open() && !folder.become_owner(report.problem)) return report;
-  report.problem = folder.why_no_store();
-  if (!report.problem.empty()) return report;
-  LifeLock alone(options.locked ? -1 : folder.open("alive", O_RDWR));
-  if (!options.locked && !alone.is_open() && errno != ENOENT) {
-    report.problem = failed("cannot open " + folder.path_of("alive"));
-    return report;
+std::vector<RecoverReport> recover_job(const std::vector<std::string>& folders,
+                                       const RecoverOptions& options) {
+  std::list<DeadStore> stores;
+  std::vector<std::string> made;
+  for (const std::string& folder : folders) {
+    DeadStore& store = stores.emplace_back(folder);
+    if (seize(store, options)) rebuild(store, options, made);
   }
-  if (alone.is_open() && (!alone.take_alone() || alone.is_removed())) {
-    report.problem = "the job of " + path + " is still running; its store is left alone";
-    return report;
-  }
-  const auto logs = folder.logs();
-  if (!logs) {
-    report.problem = failed("cannot list " + path);
-    return report;
-  }
-  std::vector<std::string> own;
-  std::vector<std::string>& made = options.made != nullptr ? *options.made : own;
-  const std::size_t made_before = made.size();
-  for (const std::string& name : *logs) {
-    report.files.push_back(recover_log(folder, name, options, made));
-  }
-
-  if (folder.has("segment")) {
-    std::string why;
-    const auto segment = Segment::open_existing(folder, why);
-    if (segment == nullptr && folder.is_from_before_the_boot("segment")) {
-      report.remarks.push_back(why);
-    } else if (segment == nullptr) {
-      // Whatever no sync has covered is in there alone.
-      line_of(report, folder.path_of("segment")).problem = why;
-    } else if (boot_identifier() != segment->header().boot_id) {
-      report.remarks.push_back(
-          "the machine restarted since: what was written after the last sync is not trusted");
-    } else if (options.latest) {
-      write_latest(*segment, options, report, made);
-    } else {
-      leave_out_latest(*segment, report);
+  finish(stores, made);
+  std::vector<RecoverReport> reports;
+  const bool all_good = std::all_of(stores.begin(), stores.end(),
+                                    [](const DeadStore& store) { return store.report.good(); });
+  for (DeadStore& store : stores) {
+    const bool is_done = options.to.empty() ? store.report.good() : all_good;
+    if (is_done && !options.dry_run && !options.keep) remove(store);
+    if (!is_done && store.report.good()) {
+      store.report.remarks.push_back("the store " + store.report.store +
+                                     " stays, since another of its job could not be rebuilt");
     }
+    reports.push_back(std::move(store.report));
   }
-  if (!report.good() && is_for_lack_of_room(report)) {
-    for (; made.size() > made_before; made.pop_back()) take_back(made.back(), report);
-  }
-  if (!report.good() || options.dry_run || options.keep) return report;
-  for (const std::string& name : *logs) folder.remove(name);
-  // A log that came back would be replayed over what is written from now on.
-  folder.persist();
-  for (const char* name : kStoreFiles) folder.remove(name);
-  report.removed = rmdir(path.c_str()) == 0;
-  return report;
+  return reports;
+}
+
+RecoverReport recover(const std::string& path, const RecoverOptions& options) {
+  return recover_job({path}, options).front();
 }
 
 std::string describe(const RecoverReport& report, bool planned) {

@@ -19,8 +19,6 @@ struct RecoverOptions {
   // Where what cannot go to its file is written: TO/PATH, holes where the store has nothing. Empty:
   // nowhere.
   std::string to;
-  // What was made there of the stores before, as of other nodes of the job; null: nothing was.
-  std::vector<std::string>* made = nullptr;
   bool locked = false;  // the caller holds the lock that excludes running processes of the job
 };
 
@@ -35,6 +33,7 @@ struct RecoveredFile {
   std::uint64_t unfinished = 0;    // whole records of a sync that never ended, left out too
   bool was_flushing = false;       // a write-back was under way when the job ended
   std::string problem;             // a sentence when the file could not be rebuilt
+  bool unreadable = false;         // since the store cannot be read: nor can it be later
 };
 
 struct RecoverReport {
@@ -49,6 +48,11 @@ struct RecoverReport {
 // Rebuilds every file of the store at `folder`. May be run again at any time, also after it was
 // killed itself: it only ever writes the same bytes to the same places.
 RecoverReport recover(const std::string& folder, const RecoverOptions& options);
+
+// The same for the stores that the nodes of one job left. Where they write elsewhere (`to`) to new
+// files of which each has a part, all stores stay until all parts are there.
+std::vector<RecoverReport> recover_job(const std::vector<std::string>& folders,
+                                       const RecoverOptions& options);
 
 // The report for people, a line a file. `planned`: in the words of a dry run.
 std::string describe(const RecoverReport& report, bool planned);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <filesystem>
 
 #include "../system/real.h"
@@ -58,8 +59,10 @@ int Target::open_instead(std::vector<std::string>& made, std::string& why) const
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
   const bool is_ours = std::find(made.begin(), made.end(), path) != made.end();
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (is_ours ? 0 : O_CREAT | O_EXCL);
-  const int fd = real().open(path.c_str(), flags, 0600);
-  if (fd < 0) why += failed("; cannot make " + path);
+  const bool is_taken = std::filesystem::exists(std::filesystem::symlink_status(path, error));
+  errno = EEXIST;
+  const int fd = is_taken ? -1 : real().open((path + kPartial).c_str(), flags, 0600);
+  if (fd < 0) why += failed("; cannot make " + path + (is_taken ? "" : kPartial));
   if (fd >= 0 && !is_ours) {
     made.push_back(path);
     // The store goes once its bytes are here.
@@ -69,6 +72,12 @@ int Target::open_instead(std::vector<std::string>& made, std::string& why) const
     }
   }
   return fd;
+}
+
+bool take_name(const std::string& path) {
+  if (std::rename((path + kPartial).c_str(), path.c_str()) != 0) return false;
+  persist_folder(folder_of(path));
+  return true;
 }
 
 void Target::write(std::uint64_t offset, const void* data, std::size_t length) {

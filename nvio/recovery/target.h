@@ -1,5 +1,6 @@
 // Where recovery writes the bytes of one file: to the file itself, if it is still the one that was
-// cached; else, where the user named a folder for that, to a new file there.
+// cached; else, where the user named a folder for that, to a new file there, which has its name
+// once all of it is there.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,9 @@
 #include "recover.h"
 
 namespace nvio {
+
+// What a new file's name ends in until then.
+inline constexpr char kPartial[] = ".partial";
 
 class Target {
  public:
@@ -42,5 +46,8 @@ class Target {
   std::uint64_t from_ = 0;
   std::vector<char> pending_;
 };
+
+// Such a file is whole: it gets its name. False with errno where it cannot.
+bool take_name(const std::string& path);
 
 }  // namespace nvio
