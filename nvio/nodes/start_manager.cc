@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
@@ -59,13 +60,15 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return all;
 }
 
-std::string read_line(int fd, std::uint32_t silence) {
+std::string read_line(int fd, std::chrono::seconds silence) {
+  using std::chrono::steady_clock;
+  const auto give_up = steady_clock::now() + silence;
   std::string text;
   std::array<char, 512> part{};
   for (;;) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(give_up - steady_clock::now());
     pollfd waiting{fd, POLLIN, 0};
-    constexpr int kMilliseconds = 1000;
-    const int ready = poll(&waiting, 1, static_cast<int>(silence) * kMilliseconds);
+    const int ready = poll(&waiting, 1, std::max(static_cast<int>(left.count()), 0));
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) return "it does not get ready";
     const ssize_t got = read(fd, part.data(), part.size());
@@ -102,7 +105,7 @@ Started start_manager(const Settings& settings, std::uint32_t node, std::string&
   real().close(told[1]);
   std::string line;
   if (error == 0) {
-    line = read_line(told[0], settings.silence);
+    line = read_line(told[0], std::chrono::seconds(settings.silence));
     // The manager itself is a child of this child, which ends at once.
     while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
     }

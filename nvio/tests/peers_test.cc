@@ -12,9 +12,11 @@
 
 #include "../nodes/node_client.h"
 #include "../nodes/rendezvous.h"
+#include "../nodes/start_manager.h"
 #include "../settings/launcher.h"
 #include "../system/real.h"
 #include "cached_file_fixture.h"
+#include "interrupted.h"
 
 namespace nvio {
 namespace {
@@ -133,6 +135,25 @@ TEST_F(PeersTest, AManagerThatSaysNothingIsNotWaitedForForEver) {
   EXPECT_EQ(ask(*clients_.front()), EIO);
   EXPECT_TRUE(clients_.front()->is_broken());
   kill(stopped, SIGCONT);
+}
+
+// Nor one that waits itself, for who has the store alone, while signals interrupt who started it.
+TEST_F(PeersTest, AManagerThatDoesNotGetReadyIsNotWaitedForForEver) {
+  const std::string store = store_folder(settings_, 0);
+  fs::create_directory(store);
+  fs::permissions(store, fs::perms::owner_all);
+  LifeLock held(::open((store + "/alive").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_TRUE(held.take_alone());
+  settings_.silence = 1;
+  std::string why;
+  {
+    const Interrupted often;
+    EXPECT_EQ(start_manager(settings_, 0, why), Started::failed);
+  }
+  EXPECT_NE(why.find("does not get ready"), std::string::npos) << why;
+  held.give_up();
+  settings_.silence = kLeastSilence;
+  EXPECT_EQ(connect_one(), "");
 }
 
 // Processes with a network of their own; a wire joins them, till it is cut at the manager's end.

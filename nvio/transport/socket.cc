@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 
 #include "../system/real.h"
@@ -40,6 +41,20 @@ void bound_waits(int fd, Silence silence) {
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof most);
 }
 
+// What signals interrupt is begun anew, and then waits as long as the socket lets it: often
+// interrupted, it would have no end.
+template <typename Call>
+auto repeated(Silence silence, Call&& call) {
+  const auto give_up = std::chrono::steady_clock::now() + silence.most;
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+    if (std::chrono::steady_clock::now() < give_up) continue;
+    errno = ETIMEDOUT;
+    return result;
+  }
+}
+
 class Socket : public Channel {
  public:
   Socket(int fd, Silence silence) : fd_(fd), silence_(silence) {
@@ -53,22 +68,20 @@ class Socket : public Channel {
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(vectors);
     message.msg_iovlen = static_cast<std::size_t>(count);
-    for (;;) {
-      const ssize_t sent = sendmsg(fd_, &message, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
-      if (sent < 0 && errno == EAGAIN && wait) errno = ETIMEDOUT;
-      if (sent >= 0 || errno != EINTR) return sent;
-    }
+    const int flags = MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT);
+    const ssize_t sent = repeated(silence_, [&] { return sendmsg(fd_, &message, flags); });
+    if (sent < 0 && errno == EAGAIN && wait) errno = ETIMEDOUT;
+    return sent;
   }
 
   ssize_t receive_some(const iovec* vectors, int count, bool wait) override {
     msghdr message{};
     message.msg_iov = const_cast<iovec*>(vectors);
     message.msg_iovlen = static_cast<std::size_t>(count);
-    for (;;) {
-      const ssize_t got = recvmsg(fd_, &message, wait ? 0 : MSG_DONTWAIT);
-      if (got < 0 && errno == EAGAIN && wait) errno = ETIMEDOUT;
-      if (got >= 0 || errno != EINTR) return got;
-    }
+    const int flags = wait ? 0 : MSG_DONTWAIT;
+    const ssize_t got = repeated(silence_, [&] { return recvmsg(fd_, &message, flags); });
+    if (got < 0 && errno == EAGAIN && wait) errno = ETIMEDOUT;
+    return got;
   }
 
   int descriptor() const override { return fd_; }
@@ -209,7 +222,7 @@ std::unique_ptr<Channel> connect_to(const std::string& address, Silence silence,
       with_socket(address, false, [silence](int socket, const sockaddr* peer, socklen_t length) {
         notice_dead_host(socket, silence);
         bound_waits(socket, silence);
-        return connect(socket, peer, length) == 0;
+        return repeated(silence, [&] { return connect(socket, peer, length); }) == 0;
       });
   if (fd < 0) {
     why = failed("cannot connect to " + address);
