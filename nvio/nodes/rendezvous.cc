@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "../settings/launcher.h"
+#include "../system/random_ending.h"
 #include "../system/real.h"
 #include "../transport/wiped.h"
 
@@ -33,8 +34,8 @@ std::string read_small(const std::string& path) {
 // Whole or not at all, for whoever reads it meanwhile. With `replace` it takes an older one's
 // place.
 bool write_small(const std::string& path, const std::string& text, bool replace) {
-  const std::string fresh = path + "." + std::to_string(getpid());
-  const int fd = real().open(fresh.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const std::string fresh = path + random_ending();
+  const int fd = real().open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return false;
   bool done = write_fully(fd, text.data(), text.size(), 0) >= 0;
   real().close(fd);
@@ -154,7 +155,8 @@ void remove_rendezvous(const Settings& settings) {
     if (without_job(folder.path().filename()) != own.filename()) continue;
     for (const auto& entry : std::filesystem::directory_iterator(folder.path(), absent)) {
       const std::string name = entry.path().filename();
-      if (name == "secret" || name.starts_with("node.")) real().unlink(entry.path().c_str());
+      if (name.starts_with("secret") || name.starts_with("node."))
+        real().unlink(entry.path().c_str());
     }
     rmdir(folder.path().c_str());
   }

@@ -1,14 +1,13 @@
 #include "launcher.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <cstdlib>
 #include <iterator>
 
+#include "../system/random_ending.h"
 #include "../system/real.h"
 
 namespace nvio {
@@ -71,13 +70,7 @@ std::string session_name(const Settings& settings) {
   return name;
 }
 
-std::string name_beside_others(const std::string& session) {
-  std::uint32_t word = 0;
-  if (getrandom(&word, sizeof word, 0) != sizeof word) return session;
-  char text[16];
-  std::snprintf(text, sizeof text, ".%08x", word);
-  return session + text;
-}
+std::string name_beside_others(const std::string& session) { return session + random_ending(); }
 
 std::string without_job(std::string name) {
   if (const std::size_t node = name.rfind(".node"); node != name.npos) name.resize(node);

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "../system/random_ending.h"
 #include "../system/real.h"
 #include "store_folder.h"
 
@@ -87,7 +88,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
       std::min<std::uint64_t>(std::max<std::uint64_t>(capacity / kBlockSize, 16), 1U << 30));
   const std::uint32_t buckets = bucket_count(slots);
   const Layout layout(slots, slots, buckets);
-  const std::string fresh = path + "." + std::to_string(getpid());
+  const std::string fresh = path + random_ending();
   // Made under a name of our own and linked into place whole: whoever finds it, finds it ready.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const int fd = real().open(path.c_str(), O_RDWR | O_CLOEXEC);
