@@ -1,14 +1,18 @@
 // `nvio list` looks at what other users have laid down.
 #include "../cli/list.h"
 
+#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "../recovery/recover.h"
+#include "../store/store_folder.h"
 #include "../system/real.h"
 #include "cached_file_fixture.h"
+#include "mounted.h"
 
 namespace nvio {
 namespace {
@@ -37,6 +41,49 @@ TEST_F(ListTest, TellsWhatAKilledJobLeft) {
   EXPECT_EQ(stores[0]["job"], "test");
   EXPECT_EQ(stores[0]["unwritten_bytes"], 4);
   EXPECT_EQ(stores[0]["files"][0]["path"], path_);
+}
+
+// Numbers of files are each file system's own.
+TEST_F(ListTest, TakesNoStoreForARunningJobsForALockElsewhere) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts";
+  const std::string elsewhere = root_ + "/elsewhere";
+  const Mounted of_stores("tmpfs", settings_.store);
+  const Mounted of_others("tmpfs", elsewhere);
+  leave_store();
+  struct stat alive {};
+  ASSERT_EQ(stat((folder() + "/alive").c_str(), &alive), 0);
+  int locked = -1;
+  for (int i = 0; i < 100 && locked < 0; ++i) {
+    locked = ::open((elsewhere + "/" + std::to_string(i)).c_str(), O_RDWR | O_CREAT, 0600);
+    struct stat status {};
+    ASSERT_EQ(fstat(locked, &status), 0);
+    if (status.st_ino != alive.st_ino) ::close(std::exchange(locked, -1));
+  }
+  ASSERT_GE(locked, 0);
+  ASSERT_EQ(flock(locked, LOCK_SH), 0);
+  const nlohmann::json stores = listed();
+  ::close(locked);
+  ASSERT_EQ(stores.size(), 1U);
+  EXPECT_EQ(stores[0]["state"], "dead");
+}
+
+// A job that ends just then would leave its store.
+TEST_F(ListTest, KeepsNobodyFromHavingAStoreAlone) {
+  leave_store();
+  static LifeLock other;
+  other = LifeLock(::open((folder() + "/alive").c_str(), O_RDWR | O_CLOEXEC));
+  static const RealPosix* plain = nullptr;
+  plain = &real();
+  RealPosix wrapped = *plain;
+  wrapped.close = [](int fd) {
+    EXPECT_TRUE(other.take_alone()) << "while it is looked at";
+    other.give_up();
+    return plain->close(fd);
+  };
+  set_real(&wrapped);
+  EXPECT_EQ(StoreFolder(folder()).lock(), LifeLock::Kind::none);
+  set_real(plain);
+  other = LifeLock();
 }
 
 // A link to what only root may read is no way to have it read.

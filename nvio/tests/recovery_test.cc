@@ -1,6 +1,5 @@
 // Recovery: whose stores it touches, as whom, and what it makes of damaged or doubtful ones.
 #include <grp.h>
-#include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
@@ -17,6 +16,7 @@
 #include "../recovery/recover.h"
 #include "../system/real.h"
 #include "cached_file_fixture.h"
+#include "mounted.h"
 
 namespace nvio {
 namespace {
@@ -150,26 +150,11 @@ TEST_F(RecoveryTest, KeepsWhatIsAppendedWhileItMakesTheFileLonger) {
   EXPECT_EQ(file_content(), "synced" + std::string(2 * kSize, 'b'));
 }
 
-// A file system that knows no fallocate.
-class Ramfs {
- public:
-  explicit Ramfs(std::string path) : path_(std::move(path)) {
-    fs::create_directory(path_);
-    EXPECT_EQ(mount("ramfs", path_.c_str(), "ramfs", 0, ""), 0);
-  }
-  Ramfs(const Ramfs&) = delete;
-  Ramfs& operator=(const Ramfs&) = delete;
-  ~Ramfs() { umount(path_.c_str()); }
-
- private:
-  std::string path_;
-};
-
 TEST_F(RecoveryTest, KeepsWhatIsAppendedWhereAFileGetsLongerByTruncationAlone) {
   if (geteuid() != 0) GTEST_SKIP() << "only root mounts";
   constexpr std::uint64_t kSize = 100;
   const std::string folder_of_file = root_ + "/ramfs";
-  const Ramfs ramfs(folder_of_file);
+  const Mounted ramfs("ramfs", folder_of_file);  // it knows no fallocate
   path_ = folder_of_file + "/file";
   leave_log(1, [](LogWriter& writer) {
     ASSERT_EQ(writer.extent(0, "synced", 6), 0);
