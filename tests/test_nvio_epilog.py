@@ -17,6 +17,7 @@ RECOVER = """\
 #!/bin/sh
 [ "$1 $2" = "recover --latest" ] || exit 2
 echo "$3" >>"$(dirname "$0")/recovered"
+[ ! -e "$3/running" ] || { echo "its job is still running" && exit 1; }
 [ -e "$3/full" ] || rm -r "$3"
 [ ! -e "$3" ]
 """
@@ -39,7 +40,7 @@ def recovered(job: str, site: Path, tmp_path: Path) -> list[str]:
     nvio.parent.mkdir()
     nvio.write_text(RECOVER)
     nvio.chmod(0o755)
-    slurm = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": "0", "NVIO_EPILOG_SECONDS": "5"}
+    slurm = {"SLURM_JOB_ID": job, "SLURM_JOB_UID": "0", "NVIO_EPILOG_SECONDS": "1"}
     subprocess.run([tmp_path / "epilog"], env={**os.environ, **slurm}, check=True, timeout=60)
     told = nvio.parent / "recovered"
     return told.read_text().splitlines() if told.exists() else []
@@ -61,4 +62,23 @@ def test_a_store_that_stays_is_tried_once(job: str, tmp_path: Path) -> None:
     store.mkdir()
     (store / "full").touch()
     assert recovered(job, IN_MEMORY, tmp_path) == [str(store)]
+    assert store.exists()
+
+
+def test_stores_that_are_in_use_are_waited_for_together(job: str, tmp_path: Path) -> None:
+    stores = [IN_MEMORY / f"nvio-0-slurm-{job}.{step}" for step in range(2)]
+    for store in stores:
+        store.mkdir()
+        (store / "running").touch()
+    tried = recovered(job, IN_MEMORY, tmp_path)
+    assert tried.count(str(stores[0])) > 1
+    assert tried.count(str(stores[1])) == 1
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes what is another user's")
+def test_what_another_user_made_under_such_a_name_is_left_alone(job: str, tmp_path: Path) -> None:
+    store = IN_MEMORY / f"nvio-0-slurm-{job}.0"
+    store.mkdir()
+    os.chown(store, 65534, 65534)
+    assert recovered(job, IN_MEMORY, tmp_path) == []
     assert store.exists()
