@@ -99,7 +99,7 @@ int finish_store(const std::string& folder) {
 }
 
 // The stores that the jobs of this session have left on this machine. Of which nodes they are, a
-// job may have heard from its MPI alone.
+// job may have heard from its MPI alone. Another user may have made a folder of such a name.
 std::vector<std::string> own_stores(const Settings& settings) {
   Settings one_node = settings;
   one_node.nodes = 1;
@@ -108,7 +108,11 @@ std::vector<std::string> own_stores(const Settings& settings) {
   std::error_code unreadable;
   for (const auto& entry : std::filesystem::directory_iterator(whole.parent_path(), unreadable)) {
     const std::string name = entry.path().filename();
-    if (without_job(name) == whole.filename()) found.push_back(entry.path());
+    struct stat status {};
+    if (without_job(name) == whole.filename() && lstat(entry.path().c_str(), &status) == 0 &&
+        status.st_uid == geteuid()) {
+      found.push_back(entry.path());
+    }
   }
   return found;
 }

@@ -21,6 +21,12 @@ store=/dev/shm/nvio-$(id -u)-$NVIO_SESSION
 mkdir -m 700 "$store"
 (sleep 0.3; rmdir "$store") >/dev/null 2>&1 &
 """
+OF_ANOTHER_USER = """
+store=$NVIO_STORE/nvio-$(id -u)-$NVIO_SESSION.0123abcd.node0
+mkdir -m 700 "$store"
+chmod 755 "$NVIO_STORE"
+chown 65534 "$store" 2>/dev/null || rmdir "$store"
+"""
 WRONG = {
     ("bogus",): (2, "there is no command 'bogus'"),
     (): (2, "subcommand"),
@@ -49,9 +55,12 @@ def main() -> int:
     """Return 0 if every call ended and spoke as it should."""
     nvio = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
+        others = {("run", "--store", folder, "--", "sh", "-c", OF_ANOTHER_USER): (0, "")}
         empty = {(command, folder): (1, "no store of nvio") for command in ("inspect", "recover")}
         wrong = [
-            line for words, ends in (WRONG | empty).items() if (line := tried(nvio, words, ends))
+            line
+            for words, ends in (WRONG | empty | others).items()
+            if (line := tried(nvio, words, ends))
         ]
     deaf = 'trap "" TERM INT; exec "$0" run -- sh -c "kill -TERM \\$\\$; kill -INT \\$\\$; exit 7"'
     if subprocess.run(["sh", "-c", deaf, nvio], check=False).returncode != 7:
