@@ -24,14 +24,23 @@
 namespace nvio {
 namespace {
 
+void tell(const Settings& settings, const std::string& why) {
+  if (settings.quiet) return;
+  std::fprintf(stderr, "nvio: %s; this process may read old bytes of a job's file\n", why.c_str());
+}
+
 // Whether a living job caches the file in this folder; its settings then say which job that is.
 bool is_of_job_with(Settings& settings, std::string name, const struct stat& file) {
   const StoreFolder folder(settings.store + "/" + name);
   if (!folder.is_own()) return false;
   std::string why;
   const auto segment = Segment::open_existing(folder, why);
-  if (segment == nullptr || segment->find(file) == kNone) return false;
+  if (segment == nullptr ? !folder.has("segment") : segment->find(file) == kNone) return false;
   if (folder.lock() != LifeLock::Kind::shared) return false;
+  if (segment == nullptr) {
+    tell(settings, why);
+    return false;
+  }
   settings.nodes = segment->header().nodes.load();
   settings.node = 0;
   if (const std::size_t dot = name.rfind(".node"); settings.nodes > 1 && dot != name.npos) {
@@ -40,11 +49,6 @@ bool is_of_job_with(Settings& settings, std::string name, const struct stat& fil
   }
   settings.session = name.substr(store_prefix().size());
   return true;
-}
-
-void tell(const Settings& settings, const std::string& why) {
-  if (settings.quiet) return;
-  std::fprintf(stderr, "nvio: %s; this process may read old bytes of a job's file\n", why.c_str());
 }
 
 // The names of this user's stores, as they stand in the folder of stores.

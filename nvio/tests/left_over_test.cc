@@ -289,6 +289,20 @@ TEST_F(LeftOverTest, WhatAnotherJobLeftAndCannotBeLookedAtIsRecoveredFirst) {
   EXPECT_NE(why.find("nvio recover --latest " + left), std::string::npos) << why;
 }
 
+TEST_F(LeftOverTest, WhoCannotLookAtWhatARunningJobCachesSaysSo) {
+  const auto session = join();
+  CachedFile* file = open_in(*session);
+  put(*file, "cached");
+  const std::uint32_t used = session->segment().header().fresh_slot;
+  damage(*session);
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(step_aside_elsewhere(settings_, path_.c_str()), 0);
+  const std::string told = testing::internal::GetCapturedStderr();
+  session->segment().header().fresh_slot = used;
+  EXPECT_NE(told.find("may read old bytes"), std::string::npos) << told;
+  EXPECT_EQ(session->release(file), 0);
+}
+
 // Waits till somebody waits for a lock of this file.
 void await_waiter(const std::string& path) {
   struct stat status {};
