@@ -2,6 +2,7 @@
 // is not written over, and never comes over what was written since.
 #include <sys/resource.h>
 
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <future>
@@ -303,17 +304,18 @@ TEST_F(LeftOverTest, WhoCannotLookAtWhatARunningJobCachesSaysSo) {
   EXPECT_EQ(session->release(file), 0);
 }
 
-// Waits till somebody waits for a lock of this file.
-void await_waiter(const std::string& path) {
+// Waits till so many processes wait for a lock of this file.
+void await_waiters(const std::string& path, std::size_t wanted) {
   struct stat status {};
   ASSERT_EQ(stat(path.c_str(), &status), 0);
   const std::string of_file = ":" + std::to_string(status.st_ino) + " ";
   const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  for (bool waits = false; !waits;) {
-    ASSERT_LT(std::chrono::steady_clock::now(), give_up) << "nobody waits";
+  for (std::size_t waiting = 0; waiting < wanted;) {
+    ASSERT_LT(std::chrono::steady_clock::now(), give_up) << waiting << " wait";
+    waiting = 0;
     std::ifstream locks("/proc/locks");
-    for (std::string line; !waits && std::getline(locks, line);) {
-      waits = line.find("->") != line.npos && line.find(of_file) != line.npos;
+    for (std::string line; std::getline(locks, line);) {
+      if (line.find("->") != line.npos && line.find(of_file) != line.npos) ++waiting;
     }
   }
 }
@@ -348,7 +350,7 @@ class JoinedMeanwhileTest : public LeftOverTest {
     char byte = 0;
     EXPECT_EQ(::read(reached_[0], &byte, 1), 1);
     auto joined = std::async(std::launch::async, [this] { return join(); });
-    await_waiter(folder() + "/alive");
+    await_waiters(folder() + "/alive", 1);
     if (is_killed) kill(child, SIGKILL);
     ::close(go_on_[1]);
     int status = 0;
@@ -396,6 +398,36 @@ TEST_F(JoinedMeanwhileTest, WhatARecoveryLetBeIsSettledByWhoWaitedForIt) {
 TEST_F(JoinedMeanwhileTest, WhatAKilledOneDidNotSettleIsSettledByWhoWaitedForIt) {
   const auto session = join_beside(true, [this] { return join() != nullptr; });
   expect_settled(session.get());
+}
+
+// With the lock held elsewhere till they wait, they go on together.
+TEST_F(JoinedMeanwhileTest, OfAllWhoComeAtOnceTheFirstSettlesIt) {
+  constexpr std::size_t kRanks = 16;
+  const std::string alive = folder() + "/alive";
+  LifeLock held(::open(alive.c_str(), O_RDWR | O_CLOEXEC));
+  ASSERT_TRUE(held.take_alone());
+  std::array<int, 2> joined{};
+  std::array<int, 2> end{};
+  ASSERT_EQ(pipe2(joined.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(end.data(), O_CLOEXEC), 0);
+  for (std::size_t rank = 0; rank < kRanks; ++rank) {
+    if (fork() != 0) continue;
+    ::close(end[1]);
+    const auto session = join();
+    struct stat status {};
+    fstat(fd_, &status);
+    const bool is_new = session != nullptr && session->segment().find(status) == kNone;
+    char byte = is_new ? 'y' : 'n';
+    _exit(::write(joined[1], &byte, 1) == 1 && ::read(end[0], &byte, 1) == 0 ? 0 : 1);
+  }
+  await_waiters(alive, kRanks);
+  held.give_up();
+  std::string told(kRanks, ' ');
+  for (char& of_rank : told) EXPECT_EQ(::read(joined[0], &of_rank, 1), 1);
+  EXPECT_EQ(told, std::string(kRanks, 'y'));
+  EXPECT_EQ(at_place(), "of the killed run");
+  for (const int fd : {end[0], end[1], joined[0], joined[1]}) ::close(fd);
+  while (wait(nullptr) > 0) continue;
 }
 
 TEST_F(LeftOverTest, OnSeveralNodesAKilledRunIsRefused) {
