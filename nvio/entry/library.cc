@@ -20,13 +20,18 @@ const FromLoader* g_loader = nullptr;
 void* g_mpi[kEntryCount];
 void* g_pmpi[kEntryCount];
 
-// What MPI_Finalize does, for a program of sessions alone, which does not call it.
+// What MPI_Finalize does, for a program that ends without: of sessions alone, or by exit with files
+// open. Not for one whose signal handler ends it inside nvio, with a lock held that this would wait
+// for, nor in a child that has the memory of its parent, or a copy of it.
 __attribute__((destructor)) void leave_at_exit() {
-  Job* job = g_loader != nullptr ? Process::the().joined() : nullptr;
-  if (job == nullptr || job->has_open_files()) return;
+  if (g_loader == nullptr || *g_loader->inside() != 0) return;
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) return recorder->finish();
+  Process& process = Process::the();
+  Job* job = process.is_original() ? process.joined() : nullptr;
+  if (job == nullptr) return;
   const Inside here;
-  report_end(Process::the().settings(), job->counters());
-  Process::the().leave();
+  report_end(process.settings(), job->counters());
+  process.leave();
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include "../nodes/other_jobs.h"
 #include "../nodes/placement.h"
@@ -236,7 +237,7 @@ void Process::join_if_shared() {
 
 void Process::leave() {
   const std::lock_guard guard(mutex_);
-  refused_ = true;
+  const bool tries_again = std::exchange(refused_, true);  // at exit, what MPI_Finalize could not
   if (job_ == nullptr) return;
   if (!job_->has_open_files()) {
     joined_.store(nullptr);
@@ -246,7 +247,7 @@ void Process::leave() {
   // A process may end without closing what it has open, and nobody will hear of that.
   if (const int error = job_->leave_files(); error != 0) {
     // Who has a file for reading only has written nothing of what is dirty.
-    if (error != EBADF && !settings_.quiet) {
+    if (error != EBADF && !settings_.quiet && !tries_again) {
       std::fprintf(stderr,
                    "nvio: what is cached of files that are still open could not be written: %s; "
                    "unless they are closed, it stays in %s for nvio recover\n",
