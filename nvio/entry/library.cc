@@ -74,7 +74,8 @@ extern "C" __attribute__((visibility("default"))) const nvio::PosixHooks* nvio_w
   using namespace nvio;
   if (loader->version != kContractVersion) return nullptr;
   set_real(loader->real);
-  static const Settings settings = read_settings_of_process();
+  // Never destroyed: what the program does at its exit is looked at, too.
+  static const Settings& settings = *new Settings(read_settings_of_process());
   static const PosixHooks hooks = [] {
     PosixHooks only{};
     only.opened = [](int fd) { opened_outside(settings, fd); };
