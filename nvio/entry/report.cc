@@ -131,7 +131,7 @@ void report_end(const Settings& settings, const Counters& counters) {
   bool told = false;
   if (fd >= 0) {
     const std::string text = as_json(counters);
-    told = write_fully(fd, text.data(), text.size(), 0) >= 0;
+    told = write_own(fd, text.data(), text.size(), 0) >= 0;
     real().close(fd);
   }
   if (settings.statistics == Statistics::ranks) {

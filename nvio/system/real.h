@@ -20,6 +20,12 @@ ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset
 // `vectors` is used up.
 ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
 
+// Whether this process may make files so long. Where it may not, what tries is not only refused:
+// the kernel ends the program (SIGXFSZ), which never asked for such a file.
+bool may_reach(std::uint64_t end);
+// As write_fully for files that are nvio's own, not the program's: EFBIG instead of that.
+ssize_t write_own(int fd, const void* buffer, std::size_t length, off_t offset);
+
 // Reserves a file's room: as posix_fallocate, but not to be kept from it by signals, as tmpfs is
 // before Linux 6.10. Returns an errno value.
 int reserve_room(int fd, std::uint64_t offset, std::uint64_t length);
