@@ -95,10 +95,14 @@ std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string&
     return 0;
   }
   if (set != 0) return set;
-  if (std::min(most / 2, longest) >= kGroupSize) return std::min(most / 2, longest);
+  // It stays mapped, and what the program asks for later must still be had.
+  constexpr std::uint64_t kShare = 8;
+  const std::uint64_t allowed =
+      std::min(longest, Segment::capacity_within(limit_of(RLIMIT_AS) / kShare));
+  if (std::min(most / 2, allowed) >= kGroupSize) return std::min(most / 2, allowed);
   why =
-      longest < kGroupSize
-          ? "the limit of this process's files (ulimit -f) leaves no room for a store"
+      allowed < kGroupSize
+          ? "the limits of this process (ulimit -f, ulimit -v) leave no room for a store"
           : "there is no room for a store at " + settings.store + " (" + in_kib(most) + " to use)";
   return 0;
 }

@@ -123,6 +123,22 @@ TEST_F(RoomTest, ALogIsNoLongerThanTheProcessMayMakeIt) {
   EXPECT_EQ(log->write(kMiB - 2, "ab", 2), 0);
 }
 
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // which map far more
+TEST_F(RoomTest, AStoreLeavesAProgramWithFewAddressesMostOfThem) {
+  Settings settings;
+  settings.store = "/dev/shm";
+  std::string why;
+  constexpr std::uint64_t kAddresses = 512 * kMiB;
+  ASSERT_GT(choose_capacity(settings, true, why), kAddresses / 8) << why;
+  const Limited addresses(RLIMIT_AS, kAddresses);
+  const std::uint64_t capacity = choose_capacity(settings, true, why);
+  EXPECT_GT(capacity, kAddresses / 16) << why;
+  EXPECT_LE(capacity, Segment::capacity_within(kAddresses / 8));
+  settings.capacity = kAddresses / 4;
+  EXPECT_EQ(choose_capacity(settings, true, why), settings.capacity) << why;
+}
+#endif
+
 // A hole stands for what it would have to walk through again.
 TEST_F(RoomTest, WhatALogHasIsNotReservedAgain) {
   std::string why;
