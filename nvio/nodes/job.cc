@@ -199,4 +199,17 @@ int Job::leave_files() {
   return first;
 }
 
+void Job::await_queued() {
+  const std::lock_guard guard(mutex_);
+  for (const auto& file : files_) {
+    if (file != nullptr) file->await_queued();
+  }
+}
+
+void Job::flush_for_good() {
+  await_queued();
+  session_->flush_for_good();
+  await_queued();  // of what the program has written meanwhile
+}
+
 }  // namespace nvio

@@ -272,7 +272,7 @@ void Process::untrack_all() {
 // Under the lock: the session must not end while it is written back.
 void Process::flush_for_good() {
   const std::lock_guard guard(mutex_);
-  if (job_ != nullptr) job_->session().flush_for_good();
+  if (job_ != nullptr) job_->flush_for_good();
 }
 
 void Process::remember_opened() { g_opened.begin(); }
