@@ -22,7 +22,7 @@ constexpr int kTries = 4;  // times to make room for one transfer before it goes
 
 // The same file, to be read or written as `fd` is, with no other flag. -1 with errno.
 int opened_anew(int fd) {
-  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  const PathOfDescriptor self(fd);
   return real().open(self.c_str(), (fcntl(fd, F_GETFL) & O_ACCMODE) | O_CLOEXEC);
 }
 

@@ -7,7 +7,7 @@
 vfork. `started`: what they start uses the files by their names. `beside`: what a program may do to
 a file beside MPI-IO. `earlier`: streams and mappings from before. `ended`: calls in MPI_Finalize,
 and after it, and an end without. `sessions`: neither MPI_Init nor MPI_Finalize. `left`: a descriptor that nobody
-closes. `copies`: descriptors that are copies, or transfer past the page cache. `datatypes`: those
+closes. `memory`: a limit of it. `copies`: descriptors that are copies, or transfer past the page cache. `datatypes`: those
 that are not predefined, also of large counts. `concurrent`: threads and children on one descriptor,
 signal handlers. `sparse`: views of small pieces far apart, on files whose calls are slow; nvio has
 to admit them by itself.
@@ -88,6 +88,7 @@ def main() -> int:
             "earlier",
             "ended",
             "left",
+            "memory",
             "sessions",
             "sparse",
         ],

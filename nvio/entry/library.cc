@@ -6,6 +6,7 @@
 #include "../nodes/other_jobs.h"
 #include "../process/hooks.h"
 #include "../record/recorder.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "calls.h"
 #include "report.h"
@@ -30,8 +31,8 @@ __attribute__((destructor)) void leave_at_exit() {
   Job* job = process.is_original() ? process.joined() : nullptr;
   if (job == nullptr) return;
   const Inside here;
-  report_end(process.settings(), job->counters());
-  process.leave();
+  or_no_memory([&] { return report_end(process.settings(), job->counters()), 0; });
+  or_no_memory([&] { return process.leave(), 0; });
 }
 
 }  // namespace
@@ -78,12 +79,15 @@ extern "C" __attribute__((visibility("default"))) const nvio::PosixHooks* nvio_w
   static const Settings& settings = *new Settings(read_settings_of_process());
   static const PosixHooks hooks = [] {
     PosixHooks only{};
-    only.opened = [](int fd) { opened_outside(settings, fd); };
-    only.step_aside_path = [](const char* path) {
-      errno = step_aside_elsewhere(settings, path);
-      return errno == 0 ? 0 : -1;
+    only.opened = [](int fd) {
+      return as_posix(or_no_memory([fd] { return opened_outside(settings, fd), 0; }));
     };
-    only.correct_size = [](struct stat* status) { write_back_elsewhere(settings, status); };
+    only.step_aside_path = [](const char* path) {
+      return as_posix(or_no_memory([path] { return step_aside_elsewhere(settings, path); }));
+    };
+    only.correct_size = [](struct stat* status) {
+      return as_posix(or_no_memory([status] { return write_back_elsewhere(settings, status), 0; }));
+    };
     return only;
   }();
   return &hooks;

@@ -144,9 +144,8 @@ int step_aside_elsewhere(const Settings& settings, int fd) {
 }
 
 void opened_outside(const Settings& settings, int fd) {
-  char path[sizeof "/proc/self/fd/" + 10];
-  std::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-  if (const int error = step_aside_elsewhere(settings, path); error != 0) {
+  const PathOfDescriptor path(fd);
+  if (const int error = step_aside_elsewhere(settings, path.c_str()); error != 0) {
     tell(settings, std::string("cannot write back what is cached: ") + std::strerror(error));
   }
 }

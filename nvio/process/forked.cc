@@ -54,7 +54,7 @@ int Process::step_aside_for_parent(int fd, JobFile& file) {
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
   const pid_t child = fork();
   if (child == 0) {
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
+    const PathOfDescriptor path(fd);
     int found = step_aside_elsewhere(settings_, path.c_str());
     // Where its mode forbids to open it anew.
     if (found != 0) found = step_aside_elsewhere(settings_, fd);

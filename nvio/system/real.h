@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "real_posix.h"
@@ -12,6 +13,17 @@ namespace nvio {
 
 const RealPosix& real();
 void set_real(const RealPosix* posix);
+
+// Where the kernel shows the file of a descriptor of this process: to be opened anew. It takes no
+// memory, which there may be none of.
+class PathOfDescriptor {
+ public:
+  explicit PathOfDescriptor(int fd) { std::snprintf(text_, sizeof text_, "/proc/self/fd/%d", fd); }
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[32];
+};
 
 // Whole transfers: repeat what was interrupted or came short. Both return the bytes done (a read
 // stops early only at end of file), or -1 with errno.
