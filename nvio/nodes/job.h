@@ -44,7 +44,9 @@ class Job {
   // not.
   int leave_files();
 
-  // As Session's, with what this process has queued.
+  // Waits for what this process has queued.
+  void await_queued();
+  // As Session's, with that.
   void flush_for_good();
 
   // In a forked child: lets go of what keeps the parent's store and managers alive.
@@ -53,7 +55,6 @@ class Job {
  private:
   explicit Job(const Settings& settings) : settings_(settings) {}
   JobFile* enter(CachedFile* cached, const FileSettings& settings);
-  void await_queued();
   // Whether nothing of the file is cached any more. It is not opened then: its close would give up
   // what locks of the file the process has.
   bool is_left(const FileEntry& entry) const;

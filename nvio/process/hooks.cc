@@ -126,18 +126,24 @@ int step_aside(int fd) {
 }
 
 int step_aside_path(const char* path) {
-  Process::the().used_by_name(path);
-  Job* job = Process::the().joined();
-  const Settings& settings = Process::the().settings();
-  return as_posix(job == nullptr ? step_aside_elsewhere(settings, path) : job->step_aside(path));
+  Process& process = Process::the();
+  process.used_by_name(path);
+  Job* job = process.joined();
+  if (job == nullptr) return as_posix(step_aside_elsewhere(process.settings(), path));
+  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(path)
+                                        : job->step_aside(path));
 }
 
 int correct_size(struct stat* status) {
-  Process::the().used(*status);
-  if (Job* job = Process::the().joined(); job != nullptr) {
-    job->correct_size(status);
+  Process& process = Process::the();
+  process.used(*status);
+  Job* job = process.joined();
+  if (job == nullptr) {
+    write_back_elsewhere(process.settings(), status);
+  } else if (process.is_borrowed()) {
+    job->session().correct_size(status);  // what this node knows: nothing may be opened here
   } else {
-    write_back_elsewhere(Process::the().settings(), status);
+    job->correct_size(status);
   }
   return 0;
 }

@@ -85,6 +85,7 @@ class Process {
 
   // There, for what comes that cannot be served. Returns 0 or an errno value.
   int step_aside_for_parent(int fd, JobFile& file);
+  int step_aside_for_parent(const char* path);
 
   // A file may be cached, and is used: by a descriptor of its own or by its name.
   void used(const struct stat& status);
