@@ -76,7 +76,6 @@ bool CachedFile::lend(int fd) {
     if (!reads && !writes) return true;
     own = real().dup(fd);
     if (own < 0) return false;
-    fcntl(own, F_SETFD, FD_CLOEXEC);
   }
   const std::lock_guard guard(lending_);
   stands_alone_ = false;

@@ -14,8 +14,10 @@
 namespace nvio {
 namespace {
 
+int own_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); }
+
 const RealPosix kOwn{::pread, ::pwrite, ::preadv, ::pwritev, ::ftruncate, ::fsync, ::fdatasync,
-                     ::open,  ::close,  ::dup,    ::unlink,  ::fstat,     ::stat};
+                     ::open,  ::close,  own_copy, ::unlink,  ::fstat,     ::stat};
 const RealPosix* g_real = &kOwn;
 
 }  // namespace
