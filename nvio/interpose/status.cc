@@ -97,6 +97,12 @@ NVIO_EXPORT int __lxstat64(int, const char* path, struct stat64* status) {
   return lstat64(path, status);
 }
 NVIO_EXPORT int __lxstat(int, const char* path, struct stat* status) { return lstat(path, status); }
+NVIO_EXPORT int __fxstatat64(int, int folder, const char* path, struct stat64* status, int flags) {
+  return fstatat64(folder, path, status, flags);
+}
+NVIO_EXPORT int __fxstatat(int, int folder, const char* path, struct stat* status, int flags) {
+  return fstatat(folder, path, status, flags);
+}
 // NOLINTEND(bugprone-reserved-identifier)
 NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* status) noexcept {
