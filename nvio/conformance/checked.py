@@ -6,11 +6,11 @@
 `forked`: ranks that fork, vfork and spawn while they have files open. `bare`: children by _Fork and
 vfork. `started`: what they start uses the files by their names. `beside`: what a program may do to
 a file beside MPI-IO. `earlier`: streams and mappings from before. `ended`: calls in MPI_Finalize,
-and after it, and an end without. `sessions`: neither MPI_Init nor MPI_Finalize. `left`: a descriptor that nobody
-closes. `memory`: a limit of it. `copies`: descriptors that are copies, or transfer past the page cache. `datatypes`: those
-that are not predefined, also of large counts. `concurrent`: threads and children on one descriptor,
-signal handlers. `sparse`: views of small pieces far apart, on files whose calls are slow; nvio has
-to admit them by itself.
+and after it, and an end without. `sessions`: neither MPI_Init nor MPI_Finalize. `left`: a
+descriptor that nobody closes. `memory`: a limit of it. `copies`: descriptors that are copies, or
+transfer past the page cache. `datatypes`: those that are not predefined, also of large counts.
+`concurrent`: threads and children on one descriptor, signal handlers. `sparse`: views of small
+pieces far apart, on files whose calls are slow; nvio has to admit them by itself.
 Each says how many differences it found from what the kernel would do.
 """
 
