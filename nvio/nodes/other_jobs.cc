@@ -92,7 +92,8 @@ void each_store(const char* folder, Act&& act) {
 
 // Whether the file may be in the store of that name.
 bool may_hold(const char* folder, const char* name, const struct stat& file) {
-  char path[2 * NAME_MAX + sizeof "//segment"];  // no longer: a handler's stack may be small
+  char path[std::size_t{2} * NAME_MAX +
+            sizeof "//segment"];  // no longer: a handler's stack may be small
   const int length = std::snprintf(path, sizeof path, "%s/%s/segment", folder, name);
   return static_cast<std::size_t>(length) >= sizeof path || Segment::may_hold(path, file);
 }
