@@ -52,12 +52,28 @@ void tell(const Settings& settings, const std::string& why) {
 // The stores that were found last in their folder: this is asked for at each call by name. In room
 // of its own, since memory may not be had (settings/own_stores.h).
 struct Known {
-  std::atomic<bool> is_in_use{false};  // by a thread, or one that a signal handler has interrupted
-  std::int64_t changed = 0;            // when the folder was; 0: they must be looked up anew
+  std::int64_t changed = 0;  // when the folder was; 0: they must be looked up anew
   std::size_t count = 0;
   char names[8][NAME_MAX + 1] = {};
 };
 constinit Known g_known;
+
+// Of one user at a time: who meets another, perhaps one that his signal handler has interrupted,
+// does without.
+class UseOfKnown {
+ public:
+  UseOfKnown() = default;
+  ~UseOfKnown() {
+    if (is_ours_) in_use_.store(false, std::memory_order_release);
+  }
+  UseOfKnown(const UseOfKnown&) = delete;
+  UseOfKnown& operator=(const UseOfKnown&) = delete;
+  bool is_ours() const { return is_ours_; }
+
+ private:
+  static inline constinit std::atomic<bool> in_use_{false};
+  const bool is_ours_ = !in_use_.exchange(true, std::memory_order_acquire);
+};
 
 // False where there are more than can be known.
 bool look_up(Known& known, const char* folder) {
@@ -78,22 +94,21 @@ bool look_up(Known& known, const char* folder) {
 
 template <typename Act>
 void each_store(const char* folder, Act&& act) {
-  const bool is_ours = !g_known.is_in_use.exchange(true, std::memory_order_acquire);
-  if (is_ours && look_up(g_known, folder)) {
+  const UseOfKnown use;
+  if (use.is_ours() && look_up(g_known, folder)) {
     for (std::size_t i = 0; i < g_known.count; ++i) act(g_known.names[i]);
-  } else {
-    each_own_store(folder, [&](const char* name) {
-      act(name);
-      return true;
-    });
+    return;
   }
-  if (is_ours) g_known.is_in_use.store(false, std::memory_order_release);
+  each_own_store(folder, [&](const char* name) {
+    act(name);
+    return true;
+  });
 }
 
 // Whether the file may be in the store of that name.
 bool may_hold(const char* folder, const char* name, const struct stat& file) {
-  char path[std::size_t{2} * NAME_MAX +
-            sizeof "//segment"];  // no longer: a handler's stack may be small
+  // No longer: a handler's stack may be small.
+  char path[std::size_t{2} * NAME_MAX + sizeof "//segment"];
   const int length = std::snprintf(path, sizeof path, "%s/%s/segment", folder, name);
   return static_cast<std::size_t>(length) >= sizeof path || Segment::may_hold(path, file);
 }
