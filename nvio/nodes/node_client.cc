@@ -85,7 +85,7 @@ int NodeClient::ask(const Request& request, std::span<const std::byte> payload, 
           std::strerror(error);
     return error;
   }
-  if (!roomy) std::memcpy(room.data(), to.data(), reply.payload);
+  if (!roomy && !room.empty()) std::memcpy(room.data(), to.data(), reply.payload);
   return 0;
 }
 
