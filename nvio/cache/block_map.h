@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <vector>
 
 #include "../store/slots.h"
@@ -151,9 +152,9 @@ class BlockMap {
     return {segment_, file_, offset / kGroupSize, how...};
   }
 
-  // Calls visit(held) for each group of the file in order; it returns 0 or an errno value, and the
-  // first of those is returned. With `share`, groups that another process is at are left for a
-  // second round.
+  // Calls visit(held) for each group of the file, in order if memory can be had; it returns 0 or an
+  // errno value, and the first of those is returned. With `share`, groups that another process is
+  // at are left for a second round.
   template <typename Visit>
   int each_group(bool share, Visit&& visit) const {
     int first_error = 0;
@@ -162,7 +163,16 @@ class BlockMap {
       if (first_error == 0) first_error = error;
       return held.is_held();
     };
-    std::vector<std::uint64_t> left = offsets();
+    std::vector<std::uint64_t> left;
+    try {
+      left = offsets();
+    } catch (const std::bad_alloc&) {
+      // In the table's order, then, with nothing to remember.
+      for (std::uint32_t i = 0; i < segment_.used_groups(); ++i) {
+        if (segment_.file_of(i) == file_) visit_held(hold(segment_.group(i).index * kGroupSize));
+      }
+      return first_error;
+    }
     if (share) {
       std::erase_if(left, [&](std::uint64_t at) { return visit_held(hold(at, std::try_to_lock)); });
     }

@@ -22,7 +22,7 @@ constexpr int kTries = 4;  // times to make room for one transfer before it goes
 
 // The same file, to be read or written as `fd` is, with no other flag. -1 with errno.
 int opened_anew(int fd) {
-  const std::string self = "/proc/self/fd/" + std::to_string(fd);
+  const PathOfDescriptor self(fd);
   return real().open(self.c_str(), (fcntl(fd, F_GETFL) & O_ACCMODE) | O_CLOEXEC);
 }
 
@@ -76,7 +76,6 @@ bool CachedFile::lend(int fd) {
     if (!reads && !writes) return true;
     own = real().dup(fd);
     if (own < 0) return false;
-    fcntl(own, F_SETFD, FD_CLOEXEC);
   }
   const std::lock_guard guard(lending_);
   stands_alone_ = false;

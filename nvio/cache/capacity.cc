@@ -1,6 +1,7 @@
 #include "capacity.h"
 
 #include <linux/magic.h>
+#include <sys/resource.h>
 #include <sys/statfs.h>
 
 #include <algorithm>
@@ -48,6 +49,15 @@ std::uint64_t memory_limit() {
   return limit;
 }
 
+// What this process is limited to (setrlimit); RLIM_INFINITY is a large number, too.
+std::uint64_t limit_of(__rlimit_resource_t what) {
+  rlimit limit{};
+  return getrlimit(what, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
+}
+
+std::string in_mib(std::uint64_t bytes) { return std::to_string(bytes >> 20) + " MiB"; }
+std::string in_kib(std::uint64_t bytes) { return std::to_string(bytes >> 10) + " KiB"; }
+
 }  // namespace
 
 bool is_tmpfs(const std::string& path) {
@@ -65,24 +75,36 @@ std::uint64_t choose_capacity(const Settings& settings, bool tmpfs, std::string&
       static_cast<std::uint64_t>(status.f_bavail) * static_cast<std::uint64_t>(status.f_bsize);
   std::uint64_t most = room / 2;
   if (tmpfs) most = std::min(most, memory_limit() / 2);
-  if (settings.capacity > most) {
-    why = "a store of " + std::to_string(settings.capacity >> 20) + " MiB is more than half of " +
+  const std::uint64_t longest = Segment::capacity_within(limit_of(RLIMIT_FSIZE));
+  const std::uint64_t set = settings.capacity;
+  if (set > most) {
+    why = "a store of " + in_mib(set) + " is more than half of " +
           (tmpfs ? "the memory that the job or the tmpfs has left" : "the room left") + " at " +
-          settings.store + " (" + std::to_string(most >> 20) +
-          " MiB at most): set NVIO_CAPACITY lower or NVIO_STORE elsewhere";
+          settings.store + " (" + in_mib(most) +
+          " at most): set NVIO_CAPACITY lower or NVIO_STORE elsewhere";
     return 0;
   }
-  const std::uint64_t capacity = settings.capacity != 0 ? settings.capacity : most / 2;
-  if (capacity < kGroupSize) {
-    const auto in_kib = [](std::uint64_t bytes) { return std::to_string(bytes >> 10) + " KiB"; };
-    why = settings.capacity != 0
-              ? "a store of " + in_kib(capacity) + " is too small: the smallest has " +
-                    in_kib(kGroupSize) + " (NVIO_CAPACITY)"
-              : "there is no room for a store at " + settings.store + " (" + in_kib(most) +
-                    " to use)";
+  if (set > longest) {
+    why = "a store of " + in_mib(set) + " is a longer file than this process may make (" +
+          in_mib(longest) + " at most): set NVIO_CAPACITY lower or ulimit -f higher";
     return 0;
   }
-  return capacity;
+  if (set != 0 && set < kGroupSize) {
+    why = "a store of " + in_kib(set) + " is too small: the smallest has " + in_kib(kGroupSize) +
+          " (NVIO_CAPACITY)";
+    return 0;
+  }
+  if (set != 0) return set;
+  // It stays mapped, and what the program asks for later must still be had.
+  constexpr std::uint64_t kShare = 8;
+  const std::uint64_t allowed =
+      std::min(longest, Segment::capacity_within(limit_of(RLIMIT_AS) / kShare));
+  if (std::min(most / 2, allowed) >= kGroupSize) return std::min(most / 2, allowed);
+  why =
+      allowed < kGroupSize
+          ? "the limits of this process (ulimit -f, ulimit -v) leave no room for a store"
+          : "there is no room for a store at " + settings.store + " (" + in_kib(most) + " to use)";
+  return 0;
 }
 
 }  // namespace nvio

@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "../store/slots.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "cached_file.h"
 #include "raise_to.h"
@@ -127,8 +128,9 @@ int CachedFile::sync_locked() {
   constexpr std::uint64_t kLeast = 4 << 20;
   const std::uint64_t most = std::max(kLeast, segment_.header().slots * kBlockSize / 2);
   if (entry_.log.tail > most) return checkpoint_locked();
-  // A store that has no room for the log, or cannot be written, leaves the plain way.
-  if (log_changes() != 0) return checkpoint_locked();
+  // A store that has no room for the log, or cannot be written, leaves the plain way; so does want
+  // of memory.
+  if (or_no_memory([this] { return log_changes(); }) != 0) return checkpoint_locked();
   return entry_.direct_writes.load() != kDurable ? durable_in_file() : 0;
 }
 
@@ -312,7 +314,9 @@ int CachedFile::finish() {
     // The file system refused: what is left can still be rebuilt by `nvio recover`. It stays here,
     // too, so that the file holds it when it is opened again, and the close that writes it deletes
     // the log: else these records would be replayed over newer bytes.
-    if (error != 0 && entry_.blocks.load() != 0) log_changes();
+    if (error != 0 && entry_.blocks.load() != 0) {
+      or_no_memory([this] { return log_changes(); });
+    }
   }
   forget(error == 0 ? Forget::all : Forget::written);
   log_medium_.reset();

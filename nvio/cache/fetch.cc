@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <string>
+#include <new>
 #include <vector>
 
 #include "../store/slots.h"
@@ -20,7 +20,7 @@ int CachedFile::fetch_descriptor() {
   std::call_once(fetch_fd_opened_, [this] {
     const StoreKind kind = session_.settings().kind;
     if (kind != StoreKind::tmpfs && kind != StoreKind::simulated) return;
-    const std::string self = "/proc/self/fd/" + std::to_string(read_fd_);
+    const PathOfDescriptor self(read_fd_);
     fetch_fd_.store(real().open(self.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC, 0));
   });
   const int fd = fetch_fd_.load();
@@ -58,7 +58,13 @@ CachedFile::Outcome CachedFile::fetch(HeldGroup& held, std::uint64_t first, std:
     const std::uint32_t slot = held.slot(place);
     const bool empty = !segment_.valid(slot).any(0, kBlockSize);
     all_empty = all_empty && empty;
-    if (!empty && beside.empty()) beside.resize(kGroupSize);
+    if (!empty && beside.empty()) {
+      try {
+        beside.resize(kGroupSize);
+      } catch (const std::bad_alloc&) {
+        return give_back(Outcome::not_served);
+      }
+    }
     vectors[place - first] = {empty ? segment_.block(slot) : beside.data() + place * kBlockSize,
                               kBlockSize};
   }

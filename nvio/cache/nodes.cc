@@ -57,8 +57,9 @@ int CachedFile::show_others() {
 }
 
 void CachedFile::see_anew() {
-  const int fd = open_anew();
   const std::lock_guard guard(lending_);
+  anew_.reserve(anew_.size() + 1);
+  const int fd = open_anew();
   if (fd >= 0) anew_.push_back(fd);
 }
 

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <utility>
 
 #include "../recovery/enter_store.h"
@@ -14,6 +15,7 @@
 #include "../settings/launcher.h"
 #include "../store/slots.h"
 #include "../store/store_folder.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "cached_file.h"
 #include "capacity.h"
@@ -60,6 +62,9 @@ std::unique_ptr<Session> Session::join(const Settings& settings, std::string& wh
   session->segment_->header().nodes.store(settings.nodes);
   return session;
 }
+
+// Where memory is lacking then, what could not be written is kept all the same.
+Session::Session() { unwritten_.reserve(kMaxFiles); }
 
 Session::~Session() { leave(); }
 
@@ -111,16 +116,18 @@ void Session::remove_folder() {
 
 void Session::flush_for_good() {
   // A handle of our own on each file, so that none goes away while it is written back.
-  std::vector<CachedFile*> files;
+  std::array<CachedFile*, kMaxFiles> all;
+  std::size_t open = 0;
   {
     const std::lock_guard guard(mutex_);
     const std::lock_guard table(segment_->header().files);
     for (std::uint32_t i = 0; i < kMaxFiles; ++i) {
       if (files_[i] == nullptr) continue;
       ++handles_[i];
-      files.push_back(files_[i].get());
+      all[open++] = files_[i].get();
     }
   }
+  const auto files = std::span(all).first(open);
   // All ranks share in the writing; what follows is one rank's for each file, and mostly done.
   for (CachedFile* file : files) file->write_back();
   bool all_aside = true;
@@ -289,7 +296,7 @@ int Session::release(CachedFile* file) {
   {
     const std::lock_guard table(segment_->header().files);
     if (--entry.references == 0) {
-      error = file->finish();
+      error = or_no_memory([file] { return file->finish(); });
       if (error == 0 || !entry.holds_unwritten()) {
         entry.used.store(0, std::memory_order_release);
       } else if (!drop_if_deleted(*file)) {
@@ -349,14 +356,15 @@ bool Session::make_room() {
   const std::uint32_t used = segment_->used_slots();
   if (used == 0) return false;
   std::uint32_t freed = 0;
-  std::vector<std::uint32_t> dirty;
+  std::array<std::uint32_t, kVictims> dirty;
+  std::size_t victims = 0;
   for (std::uint32_t i = 0; i < std::min(2 * used, kLook) && freed < kEnough; ++i) {
     // The hand is shared and not locked: a lost step costs nothing.
     const std::uint32_t index = segment_->header().clock_hand++ % used;
     Slot& slot = segment_->slot(index);
     if (slot.recent.exchange(0, std::memory_order_relaxed) != 0 && i < used) continue;
     if (slot.dirty_pages != 0 || has_records(slot)) {
-      if (dirty.size() < kVictims) dirty.push_back(index);
+      if (victims < kVictims) dirty[victims++] = index;
     } else if (drop_slot(index)) {
       ++freed;
     }
@@ -367,7 +375,7 @@ bool Session::make_room() {
   // written back whole and made durable there, so that the records are not needed any more.
   const std::lock_guard guard(mutex_);
   std::uint32_t refused = kNone;
-  for (const std::uint32_t index : dirty) {
+  for (const std::uint32_t index : std::span(dirty).first(victims)) {
     Slot& slot = segment_->slot(index);
     const std::uint32_t group_index = slot.group.load(std::memory_order_relaxed);
     if (group_index >= segment_->used_groups()) continue;

@@ -90,7 +90,7 @@ class Session {
   void delete_log(const FileEntry& entry);
 
  private:
-  Session() = default;
+  Session();
   bool drop_slot(std::uint32_t slot);
   bool drop_if_deleted(CachedFile& file);
   void remove_folder();

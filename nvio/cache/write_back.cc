@@ -2,10 +2,11 @@
 #include <fcntl.h>
 
 #include <cerrno>
-#include <string>
+#include <functional>
 #include <vector>
 
 #include "../store/slots.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "cached_file.h"
 #include "raise_to.h"
@@ -13,21 +14,24 @@
 namespace nvio {
 namespace {
 
-std::vector<FileRun> dirty_runs(Segment& segment, const HeldGroup& held) {
-  std::vector<FileRun> runs;
+// Calls act(run) for each run of dirty bytes, in order.
+template <typename Act>
+void each_dirty_run(Segment& segment, const HeldGroup& held, Act&& act) {
+  FileRun last{};
   for (const Piece block : held.blocks()) {
     if (block.slot == kNone) continue;
     each_page_run(segment.slot(block.slot).dirty_pages, [&](std::uint64_t from, std::uint64_t to) {
       segment.dirty(block.slot).each_run(from, to, [&](std::uint64_t a, std::uint64_t b) {
-        if (!runs.empty() && runs.back().end() == block.offset + a) {
-          runs.back().length += b - a;
-        } else {
-          runs.push_back({block.offset + a, b - a});
+        if (last.length != 0 && last.end() == block.offset + a) {
+          last.length += b - a;
+          return;
         }
+        if (last.length != 0) act(last);
+        last = {block.offset + a, b - a};
       });
     });
   }
-  return runs;
+  if (last.length != 0) act(last);
 }
 
 // Returns 0 or an errno value.
@@ -47,7 +51,7 @@ int write_run(Segment& segment, const HeldGroup& held, const FileRun& run, int f
 int CachedFile::write_back_descriptor() {
   if (write_fd_ >= 0) return write_fd_;
   std::call_once(write_back_fd_opened_, [this] {
-    const std::string self = "/proc/self/fd/" + std::to_string(read_fd_);
+    const PathOfDescriptor self(read_fd_);
     const int fd = real().open(self.c_str(), O_WRONLY | O_CLOEXEC);
     write_back_fd_.store(fd >= 0 ? fd : -errno);
   });
@@ -60,17 +64,35 @@ int CachedFile::write_back_descriptor() {
 // them so.
 int CachedFile::write_back_group(const HeldGroup& held, Till till) {
   constexpr std::size_t kMany = 8;
-  const std::vector<FileRun> runs = dirty_runs(segment_, held);
-  if (runs.empty()) return 0;
+  std::vector<FileRun> runs;
+  FileRun last{};
+  bool are_known = true;
+  each_dirty_run(segment_, held, [&](const FileRun& run) {
+    last = run;
+    const auto note = [&] { return runs.push_back(run), 0; };
+    are_known = are_known && or_no_memory(note) == 0;
+  });
+  if (last.length == 0) return 0;
   const int fd = write_back_descriptor();
   if (fd < 0) return -fd;
-  raise_to(entry_.real_size, runs.back().end());
+  raise_to(entry_.real_size, last.end());
   const auto write_one = [&](std::size_t i) { return write_run(segment_, held, runs[i], fd); };
+  const auto tell = [&](const FileRun& run) {
+    count(counters_.write_backs);
+    count(counters_.written_back_bytes, run.length);
+    session_.memory().access(run.length);
+  };
   int error = 0;
-  if (runs.size() < kMany) {
+  if (!are_known) {  // for want of memory: as they are found
+    runs.clear();
+    each_dirty_run(segment_, held, [&](const FileRun& run) {
+      if (error == 0) error = write_run(segment_, held, run, fd);
+      if (error == 0) tell(run);
+    });
+  } else if (runs.size() < kMany) {
     for (std::size_t i = 0; i < runs.size() && error == 0; ++i) error = write_one(i);
   } else {
-    error = session_.writers().all(runs.size(), write_one);
+    error = session_.writers().all(runs.size(), std::ref(write_one));
   }
   // Set before the bytes count as clean: a sync in between must know that the file was written.
   entry_.direct_writes.store(kWritten);
@@ -79,11 +101,7 @@ int CachedFile::write_back_group(const HeldGroup& held, Till till) {
     if (block.slot == kNone || segment_.slot(block.slot).dirty_pages == 0) continue;
     till == Till::durable ? mark_written(segment_, block.slot) : mark_clean(segment_, block.slot);
   }
-  count(counters_.write_backs, runs.size());
-  for (const FileRun& run : runs) {
-    count(counters_.written_back_bytes, run.length);
-    session_.memory().access(run.length);
-  }
+  for (const FileRun& run : runs) tell(run);
   return 0;
 }
 

@@ -2,9 +2,10 @@
 
 #include <unistd.h>
 
-#include <system_error>
+#include <exception>
 
 #include "../system/all_signals_blocked.h"
+#include "../system/no_memory.h"
 
 namespace nvio {
 
@@ -23,8 +24,8 @@ void Writers::begin() {
   const AllSignalsBlocked blocked;
   try {
     while (threads_.size() < kThreads) threads_.emplace_back([this] { run(); });
-  } catch (const std::system_error&) {
-    // The process may have no more of them: those that there are do it.
+  } catch (const std::exception&) {
+    // The process may have no more of them, or no memory: those that there are do it.
   }
 }
 
@@ -57,7 +58,7 @@ void Writers::take_part(std::unique_lock<std::mutex>& lock) {
     const std::size_t mine = next_++;
     ++under_way_;
     lock.unlock();
-    const int error = (*write_)(mine);
+    const int error = or_no_memory([&] { return (*write_)(mine); });
     lock.lock();
     if (error_ == 0) error_ = error;
     --under_way_;

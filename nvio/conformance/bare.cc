@@ -1,5 +1,5 @@
 // Children that ran no handler of fork, by _Fork and vfork, and what they do with a descriptor that
-// they inherit, beside reading and writing.
+// they inherit, beside reading and writing, or with a file's name.
 //
 //   bare FOLDER
 //
@@ -132,6 +132,36 @@ void prints(Opened& file, int fd, int) {
   expect(seen_from_outside(file.path(), 0, 2) == "Pr", "what is written after it");
 }
 
+// By its name, where rank 1 has written what rank 0 has open to read: whatever is opened to write
+// it back, its number may be another file's in the parent.
+void renames(const string& path) {
+  MPI_File file;
+  const auto open_as = [&](int mode) {
+    if (MPI_File_open(MPI_COMM_SELF, path.c_str(), mode, MPI_INFO_NULL, &file) != MPI_SUCCESS) {
+      give_up(path.c_str());
+    }
+  };
+  if (g_rank == 1) open_as(MPI_MODE_RDWR | MPI_MODE_CREATE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (g_rank == 0) open_as(MPI_MODE_RDONLY);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (g_rank == 1) MPI_File_write_at(file, 0, "written", 7, MPI_BYTE, MPI_STATUS_IGNORE);
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (g_rank == 0) {
+    const string moved = path + ".moved";
+    const pid_t child = vfork();
+    if (child == 0) _exit(rename(path.c_str(), moved.c_str()) == 0 ? 0 : 1);
+    expect(ended_well(child), "a child that renames");
+    expect(seen_from_outside(moved, 0, 9) == "written", "what was written before");
+    const int other = ::open((path + ".other").c_str(), O_RDWR | O_CREAT, 0600);
+    MPI_File_close(&file);
+    expect(fcntl(other, F_GETFD) >= 0, "another file's descriptor after the close");
+    close(other);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (g_rank == 1) MPI_File_close(&file);
+}
+
 // NOLINTEND(clang-analyzer-security.insecureAPI.vfork,clang-analyzer-unix.Vfork)
 
 // The same where much is to be written back, piece by piece: by several threads, if there are any.
@@ -157,6 +187,7 @@ int main(int argc, char** argv) {
   on_first_rank(folder + "/appends", appends);
   on_first_rank(folder + "/prints", prints);
   on_first_rank(folder + "/pieces", prints_behind_pieces);
+  renames(folder + "/renames");
   checks::end();
   return 0;
 }

@@ -21,6 +21,15 @@
 #include "checks.h"
 #include "opened.h"
 
+// What stat and the like are in programs built against a C library before 2.33.
+// NOLINTBEGIN(bugprone-reserved-identifier)
+extern "C" int __xstat(int, const char*, struct stat*);
+extern "C" int __lxstat(int, const char*, struct stat*);
+extern "C" int __fxstat(int, int, struct stat*);
+extern "C" int __fxstatat(int, int, const char*, struct stat*, int);
+extern "C" int __fxstatat64(int, int, const char*, struct stat64*, int);
+// NOLINTEND(bugprone-reserved-identifier)
+
 namespace {
 
 using checks::expect;
@@ -49,6 +58,21 @@ void sizes(const string& path) {
     expect(lstat(path.c_str(), &status) == 0 && status.st_size == kLength, "lstat");
     expect(fstat(fd, &status) == 0 && status.st_size == kLength, "fstat");
     expect(fstatat(fd, "", &status, AT_EMPTY_PATH) == 0 && status.st_size == kLength, "fstatat");
+#ifdef __x86_64__
+    constexpr int kVersion = 1;
+#else
+    constexpr int kVersion = 0;
+#endif
+    struct stat64 large {};
+    expect(__xstat(kVersion, path.c_str(), &status) == 0 && status.st_size == kLength, "__xstat");
+    expect(__lxstat(kVersion, path.c_str(), &status) == 0 && status.st_size == kLength, "__lxstat");
+    expect(__fxstat(kVersion, fd, &status) == 0 && status.st_size == kLength, "__fxstat");
+    expect(
+        __fxstatat(kVersion, AT_FDCWD, path.c_str(), &status, 0) == 0 && status.st_size == kLength,
+        "__fxstatat");
+    expect(
+        __fxstatat64(kVersion, AT_FDCWD, path.c_str(), &large, 0) == 0 && large.st_size == kLength,
+        "__fxstatat64");
     expect(statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &extended) == 0 &&
                extended.stx_size == kLength,
            "statx");

@@ -161,6 +161,14 @@ def check_late(case: Case) -> None:
     expect(said.returncode == 0, f"a rank that begins late: {said.stderr}")
 
 
+def check_exit(case: Case) -> None:
+    """A program that ends without MPI_Finalize is recorded to its end all the same."""
+    ended = str(case.launch.build / f"ended-{case.launch.mpi}")
+    case.record("exit", [ended, str(case.folder), "exit.file"])
+    said = case.predict("exit")
+    expect(said.returncode == 0, f"a program that ends by exit: {said.stderr}")
+
+
 def check(case: Case) -> None:
     """All that the docstring says."""
     run(case.grid("plain", "write", "strided"), case.launch.environment(None), TIMEOUT_S)
@@ -184,6 +192,7 @@ def check(case: Case) -> None:
     expect(not case.left(), f"left behind: {case.left()}")
     check_views(case)
     check_late(case)
+    check_exit(case)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         stop_predicting(case, number)
         stop_calibrating(case, number)

@@ -2,6 +2,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <new>
+#include <optional>
 #include <utility>
 
 #include "../mpi/ask_mpi.h"
@@ -9,6 +12,7 @@
 #include "../process/hooks.h"
 #include "../record/calls.h"
 #include "../settings/launcher.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "report.h"
 
@@ -29,6 +33,8 @@ int mpi_error(int error) {
       return MPI_ERR_ACCESS;
     case EROFS:
       return MPI_ERR_READ_ONLY;
+    case ENOMEM:
+      return MPI_ERR_NO_MEM;
     default:
       return MPI_ERR_IO;
   }
@@ -64,6 +70,12 @@ class HandlerOfClosed {
  private:
   MPI_Errhandler handler_{};
 };
+
+// What returns 0 or an errno value.
+template <typename Act>
+int inside_with_memory(Act&& act) {
+  return inside([&] { return or_no_memory(act); });
+}
 
 // The path in a file name that may carry ROMIO's prefix of a file system ("ufs:/scratch/f").
 std::string path_of(const char* filename) {
@@ -164,54 +176,82 @@ void settle(MPI_File fh) {
   bring_up(fh, *shown);
 }
 
-int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
-                 const char* filename, int amode, MPI_Info info, MPI_File* fh) {
+namespace {
+
+void tell_of_ignored(JobFile& file, const FileSettings& settings) {
+  const FileEntry& entry = file.entry();
+  if (entry.admit == static_cast<std::uint8_t>(settings.admit) &&
+      entry.bypass_size == settings.bypass_size) {
+    return;
+  }
+  Process::the().say_of_node("hints of a later opening",
+                             entry.opened_path() +
+                                 " is open already: what this opening sets of admit and "
+                                 "bypass_size otherwise than the first one is ignored");
+}
+
+// This rank's share of the file.
+void prefetch(JobFile& file, MPI_Comm comm) {
+  int rank = 0;
+  int size = 1;
+  mpi_functions().comm_rank(comm, &rank);
+  mpi_functions().comm_size(comm, &size);
+  inside(
+      [&] { file.prefetch(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size)); });
+}
+
+// `next`: the MPI's own call, with all that it was asked.
+int open_file(const std::function<int()>& next, MPI_Comm comm, const char* filename, int amode,
+              MPI_Info info, MPI_File* fh) {
   const FileSettings settings = settings_of(info);
   const int shown = settings.unique ? amode | MPI_MODE_UNIQUE_OPEN : amode;
   if (Recorder* recorder = Recorder::the(); recorder != nullptr) {
-    return record_open(*recorder, next, comm, path_of(filename).c_str(), amode, shown, filename,
-                       info, fh);
+    return record_open(*recorder, next, comm, path_of(filename).c_str(), amode, shown, fh);
   }
   Process& process = Process::the();
   if (!settings.enabled || inside([&] { return process.job(); }) == nullptr) {
-    const int opened = next(comm, filename, amode, info, fh);
+    const int opened = next();
     // The MPI keeps its handle: closing it would be a collective call that others do not make.
     return settings.enabled && process.cut_off() && opened == MPI_SUCCESS ? MPI_ERR_IO : opened;
   }
+  auto handle = std::make_unique<Handle>();
   process.remember_opened();
-  const int result = next(comm, filename, amode, info, fh);
+  const int result = next();
   if (result != MPI_SUCCESS) {
     process.forget_opened();
     return result;
   }
-  std::vector<int> descriptors;
-  JobFile* file =
-      inside([&] { return process.track_opened(path_of(filename), settings, descriptors); });
+  JobFile* file = inside(
+      [&] { return process.track_opened(path_of(filename), settings, handle->descriptors); });
   if (file == nullptr) return process.is_left_out() ? MPI_ERR_IO : result;
-  const FileEntry& entry = file->entry();
-  if (entry.admit != static_cast<std::uint8_t>(settings.admit) ||
-      entry.bypass_size != settings.bypass_size) {
-    process.say_of_node("hints of a later opening",
-                        entry.opened_path() +
-                            " is open already: what this opening sets of admit and bypass_size "
-                            "otherwise than the first one is ignored");
-  }
+  // From here on it is served, if need be by what POSIX calls the MPI makes of it.
+  or_no_memory([&] { return tell_of_ignored(*file, settings), 0; });
   if (settings.prefetch == Prefetch::whole && (amode & MPI_MODE_WRONLY) == 0) {
-    int rank = 0;
-    int size = 1;
-    mpi_functions().comm_rank(comm, &rank);
-    mpi_functions().comm_size(comm, &size);
-    inside([&] {
-      file->prefetch(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(size));
-    });
+    or_no_memory([&] { return prefetch(*file, comm), 0; });
   }
-  auto handle = std::make_unique<Handle>();
   handle->file = file;
-  handle->descriptors = std::move(descriptors);
   handle->amode = shown;
   handle->writes = settings.writes;
-  add_handle(*fh, std::move(handle));
+  if (or_no_memory([&] { return add_handle(*fh, std::move(handle)), 0; }) != 0) {
+    inside([&] { process.joined()->release(file); });
+  }
   return result;
+}
+
+}  // namespace
+
+// What others cache, and this rank has no memory to serve, it must not go past.
+int on_File_open(int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*), MPI_Comm comm,
+                 const char* filename, int amode, MPI_Info info, MPI_File* fh) {
+  std::optional<int> opened;
+  const auto once = [&] { return *(opened = next(comm, filename, amode, info, fh)); };
+  try {
+    return open_file(std::ref(once), comm, filename, amode, info, fh);
+  } catch (const std::bad_alloc&) {
+    Process::the().forget_opened();
+    if (!opened) once();
+    return *opened == MPI_SUCCESS && Recorder::the() == nullptr ? MPI_ERR_NO_MEM : *opened;
+  }
 }
 
 int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
@@ -231,14 +271,15 @@ int on_File_close(int (*next)(MPI_File*), MPI_File* fh) {
   const HandlerOfClosed handler(*fh);
   const bool reads = (handle->amode & MPI_MODE_RDONLY) != 0;
   const auto write_back = [&] {
-    return inside(
-        [&] { return reads ? handle->file->write_back_of_reader() : handle->file->write_back(); });
+    JobFile& file = *handle->file;
+    return inside_with_memory(
+        [&] { return reads ? file.write_back_of_reader() : file.write_back(); });
   };
   int reported = later ? MPI_SUCCESS : report_error(*fh, write_back());
   const int result = next(fh);
   if (later) reported = handler.report(write_back());
   // Our own handle goes last: until then the pointer stays good, and no descriptor's is another's.
-  const int last = inside([&] {
+  const int last = inside_with_memory([&] {
     Process::the().forget_descriptors(handle->descriptors, handle->file);
     Job* job = Process::the().joined();  // left at MPI_Finalize, which a session may outlast
     return job != nullptr ? job->release(handle->file) : 0;
@@ -304,7 +345,8 @@ int on_File_sync(int (*next)(MPI_File), MPI_File fh) {
     return record_sync(*recorder, next, fh);
   }
   Handle* handle = find_handle(fh);
-  const int error = handle == nullptr ? 0 : inside([&] { return handle->file->sync(); });
+  const int error =
+      handle == nullptr ? 0 : inside_with_memory([&] { return handle->file->sync(); });
   if (error != 0) {  // the program's handler may ask the MPI where its pointer is
     const std::lock_guard guard(handle->pointer);
     bring_up(fh, *handle);
@@ -324,12 +366,13 @@ int on_Finalize(int (*next)()) {
   Process& process = Process::the();
   const Counters none;
   Job* job = process.joined();
-  inside([&] { report_end(process.settings(), job == nullptr ? none : job->counters()); });
+  inside_with_memory(
+      [&] { return report_end(process.settings(), job == nullptr ? none : job->counters()), 0; });
   // Callbacks of MPI_COMM_SELF's attributes are the program's: their calls are no calls of the MPI.
   const int depth = std::exchange(g_depth, 0);
   const int result = next();
   g_depth = depth;
-  inside([&] { process.leave(); });
+  inside_with_memory([&] { return process.leave(), 0; });
   return result;
 }
 

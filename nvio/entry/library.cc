@@ -6,6 +6,7 @@
 #include "../nodes/other_jobs.h"
 #include "../process/hooks.h"
 #include "../record/recorder.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "calls.h"
 #include "report.h"
@@ -20,13 +21,18 @@ const FromLoader* g_loader = nullptr;
 void* g_mpi[kEntryCount];
 void* g_pmpi[kEntryCount];
 
-// What MPI_Finalize does, for a program of sessions alone, which does not call it.
+// What MPI_Finalize does, for a program that ends without: of sessions alone, or by exit with files
+// open. Not for one whose signal handler ends it inside nvio, with a lock held that this would wait
+// for, nor in a child that has the memory of its parent, or a copy of it.
 __attribute__((destructor)) void leave_at_exit() {
-  Job* job = g_loader != nullptr ? Process::the().joined() : nullptr;
-  if (job == nullptr || job->has_open_files()) return;
+  if (g_loader == nullptr || *g_loader->inside() != 0) return;
+  if (Recorder* recorder = Recorder::the(); recorder != nullptr) return recorder->finish();
+  Process& process = Process::the();
+  Job* job = process.is_original() ? process.joined() : nullptr;
+  if (job == nullptr) return;
   const Inside here;
-  report_end(Process::the().settings(), job->counters());
-  Process::the().leave();
+  or_no_memory([&] { return report_end(process.settings(), job->counters()), 0; });
+  or_no_memory([&] { return process.leave(), 0; });
 }
 
 }  // namespace
@@ -69,15 +75,19 @@ extern "C" __attribute__((visibility("default"))) const nvio::PosixHooks* nvio_w
   using namespace nvio;
   if (loader->version != kContractVersion) return nullptr;
   set_real(loader->real);
-  static const Settings settings = read_settings_of_process();
+  // Never destroyed: what the program does at its exit is looked at, too.
+  static const Settings& settings = *new Settings(read_settings_of_process());
   static const PosixHooks hooks = [] {
     PosixHooks only{};
-    only.opened = [](int fd) { opened_outside(settings, fd); };
-    only.step_aside_path = [](const char* path) {
-      errno = step_aside_elsewhere(settings, path);
-      return errno == 0 ? 0 : -1;
+    only.opened = [](int fd) {
+      return as_posix(or_no_memory([fd] { return opened_outside(settings, fd), 0; }));
     };
-    only.correct_size = [](struct stat* status) { write_back_elsewhere(settings, status); };
+    only.step_aside_path = [](const char* path) {
+      return as_posix(or_no_memory([path] { return step_aside_elsewhere(settings, path); }));
+    };
+    only.correct_size = [](struct stat* status) {
+      return as_posix(or_no_memory([status] { return write_back_elsewhere(settings, status), 0; }));
+    };
     return only;
   }();
   return &hooks;

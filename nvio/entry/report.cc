@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "../system/host_name.h"
 #include "../system/real.h"
@@ -123,13 +124,14 @@ void report_begin(const Settings& settings) {
 }
 
 void report_end(const Settings& settings, const Counters& counters) {
-  if (settings.statistics == Statistics::off) return;
+  static bool is_told = false;
+  if (settings.statistics == Statistics::off || std::exchange(is_told, true)) return;
   const std::string path = told_in();
   const int fd = path.empty() ? -1 : real().open(path.c_str(), O_WRONLY | O_CLOEXEC);
   bool told = false;
   if (fd >= 0) {
     const std::string text = as_json(counters);
-    told = write_fully(fd, text.data(), text.size(), 0) >= 0;
+    told = write_own(fd, text.data(), text.size(), 0) >= 0;
     real().close(fd);
   }
   if (settings.statistics == Statistics::ranks) {

@@ -109,9 +109,7 @@ bool is_served(const Transfer& transfer, Way way, const Handle& handle, MPI_Offs
                static_cast<std::uint64_t>(bytes));
 }
 
-}  // namespace
-
-std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
+std::optional<MPI_Offset> serve_throwing(const Transfer& transfer, Way way) {
   Handle* handle = find_handle(transfer.fh);
   if (handle == nullptr || (way == Way::together_later && !handle->joins_later)) {
     return std::nullopt;
@@ -147,6 +145,17 @@ std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
     handle->ahead = true;
   }
   return done;
+}
+
+}  // namespace
+
+// What lacks memory the MPI does, all of it again.
+std::optional<MPI_Offset> serve(const Transfer& transfer, Way way) {
+  try {
+    return serve_throwing(transfer, way);
+  } catch (const std::bad_alloc&) {
+    return std::nullopt;
+  }
 }
 
 Passed::Passed(const Transfer& transfer, Way way) : shown_(begin_passed(transfer.fh)) {
@@ -241,7 +250,8 @@ int wait_all(int count, void** states, double, MPI_Status*) {
 
 int make_request(MPI_File fh, MPI_Offset bytes, const MPI_Request* joined, MPI_Request* request) {
   const MpiFunctions& mpi = mpi_functions();
-  auto state = std::make_unique<Later>();
+  std::unique_ptr<Later> state(new (std::nothrow) Later);
+  if (state == nullptr) return MPI_ERR_NO_MEM;
   state->bytes = bytes;
   if (joined != nullptr) {
     state->joined = *joined;

@@ -17,7 +17,7 @@
 
 namespace nvio {
 
-constexpr std::uint32_t kContractVersion = 6;
+constexpr std::uint32_t kContractVersion = 7;
 constexpr int kMaxDescriptors = 65536;
 
 // What the loader's table says of a descriptor.
@@ -32,8 +32,9 @@ struct PosixHooks {
   off_t (*size)(int fd);
   int (*truncate)(int fd, off_t length);
   int (*sync)(int fd);
-  // A descriptor was opened: the cache decides whether it tracks it.
-  void (*opened)(int fd);
+  // A descriptor was opened: the cache decides whether it tracks it. Returns 0, or -1 with errno
+  // when it could not decide, and the descriptor must be closed.
+  int (*opened)(int fd);
   // Returns 0, or -1 with errno when what the cache held could not be written back.
   int (*closing)(int fd);
   void (*duplicated)(int from, int to);
@@ -47,7 +48,8 @@ struct PosixHooks {
   int (*step_aside)(int fd);
   int (*step_aside_path)(const char* path);
   // The size of a file as the job sees it; leaves `status` alone when the file is not tracked.
-  void (*correct_size)(struct stat* status);
+  // Returns 0, or -1 with errno when it could not be found out.
+  int (*correct_size)(struct stat* status);
   // Vectors as one call; null: each of them is a call of its own to read_at or write_at.
   ssize_t (*read_vector)(int fd, const iovec* vectors, int count, off_t offset);
   ssize_t (*write_vector)(int fd, const iovec* vectors, int count, off_t offset);

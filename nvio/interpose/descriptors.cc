@@ -19,11 +19,14 @@ namespace {
 
 int noticed(int fd) {
   unmark_stream(fd);
-  if (fd >= 0 && is_watched()) {
-    const int saved = errno;
-    Hooks()->opened(fd);
-    errno = saved;
+  if (fd < 0 || !is_watched()) return fd;
+  int error = errno;
+  if (Hooks()->opened(fd) != 0) {
+    error = errno;
+    NEXT(close)(fd);
+    fd = -1;
   }
+  errno = error;
   return fd;
 }
 

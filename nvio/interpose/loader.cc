@@ -6,7 +6,6 @@
 
 #include "loader.h"
 
-#include <dirent.h>
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -21,6 +20,7 @@
 #include <initializer_list>
 
 #include "../settings/first_to_say.h"
+#include "../settings/own_stores.h"
 #include "../settings/settled_time.h"
 
 // Where this library begins and ends in memory; the names are the linker's.
@@ -270,14 +270,8 @@ bool may_be_cached() {
   static std::int64_t none_at = -1;
   const std::int64_t changed = settled_time(status);
   if (changed == __atomic_load_n(&none_at, __ATOMIC_RELAXED)) return false;
-  char ours[32];
-  const int length = std::snprintf(ours, sizeof ours, "nvio-%u-", geteuid());
   bool found = false;
-  DIR* listing = opendir(store);
-  while (const dirent* entry = listing != nullptr && !found ? readdir(listing) : nullptr) {
-    found = std::strncmp(entry->d_name, ours, static_cast<std::size_t>(length)) == 0;
-  }
-  if (listing != nullptr) closedir(listing);
+  each_own_store(store, [&found](const char*) { return !(found = true); });
   if (!found && changed != 0) __atomic_store_n(&none_at, changed, __ATOMIC_RELAXED);
   return found;
 }

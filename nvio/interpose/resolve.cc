@@ -1,5 +1,7 @@
 // The calls behind our own, for the cache's I/O: asked for once, by whoever attaches the library.
 
+#include <fcntl.h>
+
 #include "interpose.h"
 
 namespace nvio {
@@ -23,7 +25,7 @@ const RealPosix& real_posix() {
   resolve(real.fdatasync, "fdatasync");
   resolve(real.open, "open64");
   resolve(real.close, "close");
-  resolve(real.dup, "dup");
+  real.dup = [](int fd) { return NEXT(fcntl64)(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); };
   resolve(real.unlink, "unlink");
   resolve(real.fstat, "fstat64");
   resolve(real.stat, "stat64");

@@ -14,7 +14,7 @@ namespace {
 int corrected(int result, struct stat* status) {
   if (result == 0 && is_watched() && S_ISREG(status->st_mode)) {
     const int saved = errno;
-    Hooks()->correct_size(status);
+    if (Hooks()->correct_size(status) != 0) return -1;
     errno = saved;
   }
   return result;
@@ -97,6 +97,12 @@ NVIO_EXPORT int __lxstat64(int, const char* path, struct stat64* status) {
   return lstat64(path, status);
 }
 NVIO_EXPORT int __lxstat(int, const char* path, struct stat* status) { return lstat(path, status); }
+NVIO_EXPORT int __fxstatat64(int, int folder, const char* path, struct stat64* status, int flags) {
+  return fstatat64(folder, path, status, flags);
+}
+NVIO_EXPORT int __fxstatat(int, int folder, const char* path, struct stat* status, int flags) {
+  return fstatat(folder, path, status, flags);
+}
 // NOLINTEND(bugprone-reserved-identifier)
 NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
                       struct statx* status) noexcept {
@@ -106,7 +112,7 @@ NVIO_EXPORT int statx(int folder, const char* path, int flags, unsigned mask,
     if (NEXT(fstatat64)(folder, path, reinterpret_cast<struct stat64*>(&plain), flags & 0xffff) ==
         0) {
       plain.st_size = static_cast<off_t>(status->stx_size);
-      nvio::corrected(0, &plain);
+      if (nvio::corrected(0, &plain) != 0) return -1;
       status->stx_size = static_cast<std::uint64_t>(plain.st_size);
       status->stx_blocks = static_cast<std::uint64_t>(plain.st_blocks);
       status->stx_mtime.tv_sec = plain.st_mtim.tv_sec;

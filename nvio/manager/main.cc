@@ -125,8 +125,9 @@ int main_throwing(int argc, char** argv) {
   keep_out_of_core_dumps();
   raise_limit_of_descriptors();
   take_all_processors();
-  // It must outlive the processes that it serves, whatever a batch system sends to all of them.
-  for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2}) {
+  // It must outlive the processes that it serves, whatever a batch system sends to all of them, and
+  // whatever limit one of them's write runs into.
+  for (const int signal : {SIGPIPE, SIGTERM, SIGINT, SIGHUP, SIGXCPU, SIGXFSZ, SIGUSR1, SIGUSR2}) {
     std::signal(signal, SIG_IGN);
   }
   Settings settings = read_settings_of_process();

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "../system/no_memory.h"
 #include "loop.h"
 
 namespace nvio {
@@ -10,6 +11,13 @@ namespace nvio {
 namespace {
 
 constexpr std::size_t kMostFiles = 4096;  // numbers a connection may hold
+
+Reply refusal(int error) {
+  Reply reply{};
+  reply.magic = kReplyMagic;
+  reply.error = error;
+  return reply;
+}
 
 }  // namespace
 
@@ -43,8 +51,14 @@ void Loop::serve(Connection& connection, const Request& request,
   if (has_file) {
     Reply reply{};
     reply.magic = kReplyMagic;
-    if (service_.serve_at_once(request, *connection.files[request.file], connection.number, payload,
-                               reply, scratch_)) {
+    bool is_served = true;
+    const int error = or_no_memory([&] {
+      is_served = service_.serve_at_once(request, *connection.files[request.file],
+                                         connection.number, payload, reply, scratch_);
+      return 0;
+    });
+    if (error != 0) reply = refusal(error);
+    if (is_served) {
       send(connection, bytes_of(reply), std::span(scratch_).first(reply.payload));
       return;
     }
@@ -72,8 +86,12 @@ void Loop::serve_later(Connection& connection, const Request& request,
   connection.want(poll_);
   workers_.add(
       [this, work, number = connection.number] {
-        work->reply =
-            service_.serve(work->request, work->file, number, work->payload, work->answer);
+        const int error = or_no_memory([&] {
+          work->reply =
+              service_.serve(work->request, work->file, number, work->payload, work->answer);
+          return 0;
+        });
+        if (error != 0) work->reply = refusal(error);
       },
       [this, work, number = connection.number] {
         --working_;

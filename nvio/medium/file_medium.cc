@@ -21,7 +21,7 @@ class FileMedium : public Medium {
   int reserve(std::uint64_t size) override { return reserve_up_to(fd_, size); }
 
   int write(std::uint64_t offset, const void* data, std::size_t length) override {
-    return write_fully(fd_, data, length, static_cast<off_t>(offset)) < 0 ? errno : 0;
+    return write_own(fd_, data, length, static_cast<off_t>(offset)) < 0 ? errno : 0;
   }
 
   int persist() override {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <climits>
 #include <cstring>
+#include <new>
 
 #include "functions.h"
 #include "type_map.h"
@@ -31,13 +32,17 @@ MPI_Offset start_of(const Transfer& transfer, Shown& shown, MPI_Offset bytes) {
   return offset * shown.etype_size;
 }
 
-// How the filetype shows the file; nothing where that is the MPI's to know.
-std::optional<View> view_of(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype) {
+// How the filetype shows the file; nothing where that is the MPI's to know, or takes more memory
+// than there is.
+std::optional<View> view_of(MPI_Offset displacement, MPI_Datatype etype,
+                            MPI_Datatype filetype) try {
   const MPI_Offset plain = filetype == etype ? plain_size(etype) : 0;
   const auto at = static_cast<std::uint64_t>(displacement);
   if (plain != 0) return View::of({{{0, plain}}, plain}, at);
   const auto map = type_map_of(filetype, View::kMostRuns);
   return map ? View::of(*map, at) : std::nullopt;
+} catch (const std::bad_alloc&) {
+  return std::nullopt;
 }
 
 }  // namespace

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include "../cache/cached_file.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "placement.h"
 
@@ -69,7 +71,12 @@ JobFile* Job::enter(CachedFile* cached, const FileSettings& settings) {
   {
     const std::lock_guard guard(mutex_);
     auto& place = files_[cached->index()];
-    if (place == nullptr) place = std::make_unique<JobFile>(*this, *cached, settings);
+    try {
+      if (place == nullptr) place = std::make_unique<JobFile>(*this, *cached, settings);
+    } catch (const std::bad_alloc&) {
+      session_->release(cached);
+      throw;
+    }
     file = place.get();
     ++file->handles_;
   }
@@ -84,7 +91,10 @@ int Job::release(JobFile* file) {
     const std::lock_guard guard(mutex_);
     if (--file->handles_ == 0) {
       error = file->drain_queue();
-      if (const int closed = nodes() > 1 ? file->let_go() : 0; error == 0) error = closed;
+      if (const int closed = nodes() > 1 ? or_no_memory([file] { return file->let_go(); }) : 0;
+          error == 0) {
+        error = closed;
+      }
       files_[cached.index()].reset();
     }
   }
@@ -197,6 +207,19 @@ int Job::leave_files() {
     if (first == 0) first = error;
   }
   return first;
+}
+
+void Job::await_queued() {
+  const std::lock_guard guard(mutex_);
+  for (const auto& file : files_) {
+    if (file != nullptr) file->await_queued();
+  }
+}
+
+void Job::flush_for_good() {
+  await_queued();
+  session_->flush_for_good();
+  await_queued();  // of what the program has written meanwhile
 }
 
 }  // namespace nvio

@@ -44,6 +44,11 @@ class Job {
   // not.
   int leave_files();
 
+  // Waits for what this process has queued.
+  void await_queued();
+  // As Session's, with that.
+  void flush_for_good();
+
   // In a forked child: lets go of what keeps the parent's store and managers alive.
   void abandon();
 

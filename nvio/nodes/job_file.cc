@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "../cache/raise_to.h"
+#include "../system/no_memory.h"
 #include "file_state.h"
 #include "job.h"
 #include "placement.h"
@@ -50,8 +51,13 @@ int JobFile::fail(int error) {
 }
 
 void JobFile::enter() {
+  const int error = or_no_memory([this] { return learn_state(); });
+  if (error != 0) fail(error);
+}
+
+int JobFile::learn_state() {
   // Left by all nodes, for good; and its name may have changed, by which managers open it.
-  if (cached_.entry().left.load() != 0) return;
+  if (cached_.entry().left.load() != 0) return 0;
   Reply reply{};
   if (home_ == node_) {
     shares_ = shares_of(cached_, settings_.spread, nodes_);
@@ -59,14 +65,11 @@ void JobFile::enter() {
   } else {
     const std::lock_guard guard(opening_);
     if (numbers_[home_].load() == kNone) {
-      if (const int error = open_at(home_, false, reply)) {
-        fail(error);
-        return;
-      }
+      if (const int error = open_at(home_, false, reply)) return error;
       shares_ = {reply.part, std::max<std::uint64_t>(reply.unit, 1)};
     } else {
       // Opened by this process already, which follows every change of state since.
-      return;
+      return 0;
     }
   }
   FileEntry& entry = cached_.entry();
@@ -88,6 +91,7 @@ void JobFile::enter() {
       if (reply.state == FileState::left) entry.left.store(1);
       break;
   }
+  return 0;
 }
 
 void JobFile::activate() {
@@ -299,8 +303,13 @@ int JobFile::open_at(std::uint32_t node, bool routed, Reply& reply) {
   return error;
 }
 
-int JobFile::ask(std::uint32_t node, Request request, Reply& reply,
+int JobFile::ask(std::uint32_t node, const Request& request, Reply& reply,
                  std::span<const std::byte> payload, std::span<std::byte> room) {
+  return or_no_memory([&] { return ask_opened(node, request, reply, payload, room); });
+}
+
+int JobFile::ask_opened(std::uint32_t node, Request request, Reply& reply,
+                        std::span<const std::byte> payload, std::span<std::byte> room) {
   if (numbers_[node].load(std::memory_order_acquire) == kNone) {
     const std::lock_guard guard(opening_);
     if (numbers_[node].load() == kNone) {

@@ -91,6 +91,7 @@ class JobFile {
 
   // Learns the file's state from its home node. Called at every opening, before any transfer.
   void enter();
+  int learn_state();
   // Gives back what was opened at other nodes.
   int let_go();
 
@@ -132,8 +133,10 @@ class JobFile {
   int leave();
   int open_at(std::uint32_t node, bool routed, Reply& reply);
   // One operation at another node, which is made to open the file if it has not.
-  int ask(std::uint32_t node, Request request, Reply& reply,
+  int ask(std::uint32_t node, const Request& request, Reply& reply,
           std::span<const std::byte> payload = {}, std::span<std::byte> room = {});
+  int ask_opened(std::uint32_t node, Request request, Reply& reply,
+                 std::span<const std::byte> payload, std::span<std::byte> room);
   int ask_simple(std::uint32_t node, Operation operation, std::uint64_t size, Reply& reply);
   // Calls act(node) for every node, the home node first, till one fails.
   template <typename Act>

@@ -53,6 +53,7 @@ int NodeClient::call(Request request, std::span<const std::byte> payload, Reply&
     int error = exchange(request, payload, reply, room);
     if (error == 0 && reply.magic != kReplyMagic) error = EPROTO;
     if (error == 0) return reply.error;
+    lose();
     fail("lost the manager of node " + std::to_string(node_) + ": " + std::strerror(error));
     return EIO;
   }
@@ -78,14 +79,13 @@ int NodeClient::ask(const Request& request, std::span<const std::byte> payload, 
   }
   if (error == 0 && reply.payload > room.size()) error = EPROTO;
   if (error != 0) {
+    lose();
     why = "lost the manager of node " + std::to_string(node_) +
           ", which passes on what is asked of node " + std::to_string(request.node) + ": " +
           std::strerror(error);
-    broken_ = true;
-    channel_.reset();
     return error;
   }
-  if (!roomy) std::memcpy(room.data(), to.data(), reply.payload);
+  if (!roomy && !room.empty()) std::memcpy(room.data(), to.data(), reply.payload);
   return 0;
 }
 
@@ -128,14 +128,17 @@ int NodeClient::exchange(Request request, std::span<const std::byte> payload, Re
   return receive_all(*channel_, room.data() + have, reply.payload - have);
 }
 
-void NodeClient::abandon() {
+void NodeClient::abandon() { lose(); }
+
+// Before memory is taken for words of it, which may not be had: nobody must go on with half a
+// reply.
+void NodeClient::lose() {
   broken_ = true;
   channel_.reset();
 }
 
 void NodeClient::fail(const std::string& why) {
-  broken_ = true;
-  channel_.reset();
+  lose();
   if (!settings_.quiet) {
     std::fprintf(stderr,
                  "nvio: %s; I/O on that node's part of the job's files fails from here on. What "

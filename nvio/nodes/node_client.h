@@ -42,6 +42,7 @@ class NodeClient {
           std::span<std::byte> room, std::string& why);
   int exchange(Request request, std::span<const std::byte> payload, Reply& reply,
                std::span<std::byte> room);
+  void lose();
   void fail(const std::string& why);
 
   const Settings& settings_;

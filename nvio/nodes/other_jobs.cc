@@ -1,20 +1,21 @@
 #include "other_jobs.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "../settings/launcher.h"
+#include "../settings/own_stores.h"
 #include "../settings/settled_time.h"
 #include "../store/segment.h"
 #include "../store/store_folder.h"
@@ -47,49 +48,88 @@ bool is_of_job_with(Settings& settings, std::string name, const struct stat& fil
     settings.node = static_cast<std::uint32_t>(std::strtoul(name.c_str() + dot + 5, nullptr, 10));
     name.resize(dot);
   }
-  settings.session = name.substr(store_prefix().size());
+  settings.session = name.substr(StorePrefix().length());
   return true;
 }
 
-// The names of this user's stores, as they stand in the folder of stores.
-std::vector<std::string> stores_in(const std::string& folder) {
-  std::vector<std::string> names;
-  DIR* listing = opendir(folder.c_str());
-  if (listing == nullptr) return names;
-  const std::string ours = store_prefix();
-  while (const dirent* entry = readdir(listing)) {
-    std::string name = entry->d_name;
-    if (name.starts_with(ours)) names.push_back(std::move(name));
+// The stores that were found last in their folder: this is asked for at each call by name. In room
+// of its own, since memory may not be had (settings/own_stores.h).
+struct Known {
+  std::int64_t changed = 0;  // when the folder was; 0: they must be looked up anew
+  std::size_t count = 0;
+  char names[8][NAME_MAX + 1] = {};
+};
+constinit Known g_known;
+
+// Of one user at a time: who meets another, perhaps one that his signal handler has interrupted,
+// does without.
+class UseOfKnown {
+ public:
+  UseOfKnown() = default;
+  ~UseOfKnown() {
+    if (is_ours_) in_use_.store(false, std::memory_order_release);
   }
-  closedir(listing);
-  return names;
+  UseOfKnown(const UseOfKnown&) = delete;
+  UseOfKnown& operator=(const UseOfKnown&) = delete;
+  bool is_ours() const { return is_ours_; }
+
+ private:
+  static inline constinit std::atomic<bool> in_use_{false};
+  const bool is_ours_ = !in_use_.exchange(true, std::memory_order_acquire);
+};
+
+// False where there are more than can be known.
+bool look_up(Known& known, const char* folder) {
+  struct stat status {};
+  const std::int64_t changed = real().stat(folder, &status) == 0 ? settled_time(status) : 0;
+  if (changed != 0 && changed == known.changed) return true;
+  known.changed = 0;
+  known.count = 0;
+  bool fits = true;
+  each_own_store(folder, [&](const char* name) {
+    fits = known.count < std::size(known.names);
+    if (fits) std::snprintf(known.names[known.count++], sizeof *known.names, "%s", name);
+    return fits;
+  });
+  if (fits) known.changed = changed;
+  return fits;
 }
 
-// The same, looked up anew where the folder has changed: this is asked for at each call by name.
-const std::vector<std::string>& known_stores(const std::string& folder) {
-  thread_local std::vector<std::string> names;
-  thread_local std::int64_t known = 0;
-  struct stat status {};
-  const std::int64_t changed = real().stat(folder.c_str(), &status) == 0 ? settled_time(status) : 0;
-  if (changed == 0 || changed != known) names = stores_in(folder);
-  known = changed;
-  return names;
+template <typename Act>
+void each_store(const char* folder, Act&& act) {
+  const UseOfKnown use;
+  if (use.is_ours() && look_up(g_known, folder)) {
+    for (std::size_t i = 0; i < g_known.count; ++i) act(g_known.names[i]);
+    return;
+  }
+  each_own_store(folder, [&](const char* name) {
+    act(name);
+    return true;
+  });
+}
+
+// Whether the file may be in the store of that name.
+bool may_hold(const char* folder, const char* name, const struct stat& file) {
+  // No longer: a handler's stack may be small.
+  char path[std::size_t{2} * NAME_MAX + sizeof "//segment"];
+  const int length = std::snprintf(path, sizeof path, "%s/%s/segment", folder, name);
+  return static_cast<std::size_t>(length) >= sizeof path || Segment::may_hold(path, file);
 }
 
 // Calls act(job) for each job that caches the file; returns the first error of one, or 0.
 template <typename Act>
 int each_job_with(const Settings& settings, const struct stat& file, Act&& act) {
   int error = 0;
-  for (const std::string& name : known_stores(settings.store)) {
-    if (!Segment::may_hold((settings.store + "/" + name + "/segment").c_str(), file)) continue;
+  each_store(settings.store.c_str(), [&](const char* name) {
+    if (!may_hold(settings.store.c_str(), name, file)) return;
     Settings theirs = settings;
-    if (!is_of_job_with(theirs, name, file)) continue;
+    if (!is_of_job_with(theirs, name, file)) return;
     std::string why;
     const auto job = Job::join(theirs, why);
     if (job == nullptr) tell(settings, why);
     const int failed = job != nullptr ? act(*job) : 0;
     if (error == 0) error = failed;
-  }
+  });
   return error;
 }
 
@@ -123,7 +163,7 @@ int step_aside_elsewhere(const Settings& settings, int fd) {
 }
 
 void opened_outside(const Settings& settings, int fd) {
-  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const PathOfDescriptor path(fd);
   if (const int error = step_aside_elsewhere(settings, path.c_str()); error != 0) {
     tell(settings, std::string("cannot write back what is cached: ") + std::strerror(error));
   }

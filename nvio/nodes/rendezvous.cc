@@ -37,7 +37,7 @@ bool write_small(const std::string& path, const std::string& text, bool replace)
   const std::string fresh = path + random_ending();
   const int fd = real().open(fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return false;
-  bool done = write_fully(fd, text.data(), text.size(), 0) >= 0;
+  bool done = write_own(fd, text.data(), text.size(), 0) >= 0;
   real().close(fd);
   if (done && replace) {
     done = std::rename(fresh.c_str(), path.c_str()) == 0;

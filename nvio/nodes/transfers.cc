@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+#include <exception>
 #include <utility>
 
 #include "../cache/raise_to.h"
+#include "../system/no_memory.h"
 #include "file_state.h"
 #include "job.h"
 #include "job_file.h"
@@ -316,7 +317,7 @@ bool JobFile::write_runs_at(std::uint32_t node, std::span<const FileRun> runs, c
 
 // --- queued writes -----------------------------------------------------------------------------
 
-// Null where the process may have no more threads.
+// Null where the process may have no more threads, or memory.
 WriteQueue* JobFile::begin_queue() {
   const std::lock_guard guard(queueing_);
   if (queue_ != nullptr) return queue_.get();
@@ -328,7 +329,7 @@ WriteQueue* JobFile::begin_queue() {
           return done < 0 ? errno : EIO;
         },
         kMostQueued);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     return nullptr;
   }
   queued_.store(queue_.get(), std::memory_order_release);
@@ -345,8 +346,11 @@ ssize_t JobFile::write_later(std::uint64_t offset, const void* buffer, std::size
     queue = begin_queue();
     if (queue == nullptr) return write_now(offset, buffer, length);
   }
-  queue->add({.offset = offset, .data = {bytes, bytes + length}});
-  return static_cast<ssize_t>(length);
+  const auto add = [&] {
+    queue->add({.offset = offset, .data = {bytes, bytes + length}});
+    return 0;
+  };
+  return or_no_memory(add) == 0 ? static_cast<ssize_t>(length) : write(offset, buffer, length);
 }
 
 ssize_t JobFile::hand_over(std::uint64_t offset, const void* buffer, std::size_t length) {

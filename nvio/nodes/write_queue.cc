@@ -1,6 +1,9 @@
 #include "write_queue.h"
 
+#include <utility>
+
 #include "../system/all_signals_blocked.h"
+#include "../system/no_memory.h"
 
 namespace nvio {
 namespace {
@@ -35,8 +38,8 @@ bool WriteQueue::has_room(const QueuedWrite& write) const {
 }
 
 void WriteQueue::put(QueuedWrite write, std::unique_lock<std::mutex>& lock) {
-  bytes_ += room_of(write);
   waiting_.push_back(std::move(write));
+  bytes_ += room_of(waiting_.back());
   const bool was_idle = waiting_.size() == 1;
   lock.unlock();
   if (was_idle) changed_.notify_all();
@@ -78,7 +81,12 @@ int WriteQueue::drain(const void* file, std::uint64_t owner) {
   wait_for(0, UINT64_MAX, file);
   const std::lock_guard guard(mutex_);
   const auto told = errors_.extract({file, owner});
-  return told.empty() ? 0 : told.mapped();
+  return told.empty() ? std::exchange(whosoever_, 0) : told.mapped();
+}
+
+void WriteQueue::note(int error, const QueuedWrite& write) {
+  const auto add = [&] { return errors_.try_emplace({write.file, write.owner}, error), 0; };
+  if (or_no_memory(add) != 0) whosoever_ = error;
 }
 
 void WriteQueue::run() {
@@ -88,9 +96,9 @@ void WriteQueue::run() {
     if (waiting_.empty()) return;
     const QueuedWrite& first = waiting_.front();  // stays in place while others are added
     lock.unlock();
-    const int error = write_(first);
+    const int error = or_no_memory([&] { return write_(first); });
     lock.lock();
-    if (error != 0) errors_.try_emplace({first.file, first.owner}, error);
+    if (error != 0) note(error, first);
     bytes_ -= room_of(first);
     waiting_.pop_front();
     ++done_;

@@ -52,6 +52,7 @@ class WriteQueue {
   void put(QueuedWrite write, std::unique_lock<std::mutex>& lock);
   // How many of those that wait must be done till none touches the range.
   std::size_t until(std::uint64_t offset, std::uint64_t length, const void* file) const;
+  void note(int error, const QueuedWrite& write);
   void run();
 
   Write write_;
@@ -63,6 +64,7 @@ class WriteQueue {
   unsigned wanting_ = 0;                                         // who waits for room
   std::uint64_t done_ = 0;                                       // writes, since the begin
   std::map<std::pair<const void*, std::uint64_t>, int> errors_;  // by file and owner
+  int whosoever_ = 0;  // one that could not be noted: told to who asks next
   bool stopping_ = false;
   std::thread thread_;
 };

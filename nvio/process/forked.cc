@@ -8,10 +8,10 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
-#include <string>
 
 #include "../nodes/other_jobs.h"
 #include "../system/all_signals_blocked.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "hooks.h"
 #include "zeroed.h"
@@ -44,20 +44,18 @@ void Process::used_by_name(const char* path) {
   if (is_copy() && real().stat(path, &status) == 0) used(status);
 }
 
-// The child of a vfork has its parent's memory, but descriptors of its own: what the cache opened
-// or closed here, its parent would not find so. So a child of its own asks the job from outside.
-int Process::step_aside_for_parent(int fd, JobFile& file) {
-  file.await_queued();
-  if (file.is_left()) return 0;
+namespace {
+
+// What act() returns in a child, which has memory and descriptors of its own. Returns 0 or an errno
+// value.
+template <typename Act>
+int done_by_child(Act&& act) {
   const AllSignalsBlocked blocked;
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) return errno;
   const pid_t child = fork();
   if (child == 0) {
-    const std::string path = "/proc/self/fd/" + std::to_string(fd);
-    int found = step_aside_elsewhere(settings_, path.c_str());
-    // Where its mode forbids to open it anew.
-    if (found != 0) found = step_aside_elsewhere(settings_, fd);
+    const int found = or_no_memory(act);
     _exit(write(ends[1], &found, sizeof found) == sizeof found ? 0 : 1);
   }
   int error = child < 0 ? errno : EIO;
@@ -74,6 +72,29 @@ int Process::step_aside_for_parent(int fd, JobFile& file) {
   const timespec now{};
   sigtimedwait(&told, nullptr, &now);
   return error;
+}
+
+}  // namespace
+
+// The child of a vfork has its parent's memory, but descriptors of its own: what the cache opened
+// or closed here, its parent would not find so. So a child of its own asks the job from outside.
+int Process::step_aside_for_parent(int fd, JobFile& file) {
+  file.await_queued();
+  if (file.is_left()) return 0;
+  return done_by_child([&] {
+    // The second where its mode forbids to open it anew.
+    const PathOfDescriptor path(fd);
+    const int error = step_aside_elsewhere(settings_, path.c_str());
+    return error == 0 ? 0 : step_aside_elsewhere(settings_, fd);
+  });
+}
+
+int Process::step_aside_for_parent(const char* path) {
+  struct stat status {};
+  Job& job = *joined();
+  if (real().stat(path, &status) != 0 || job.session().segment().find(status) == kNone) return 0;
+  job.await_queued();
+  return done_by_child([&] { return step_aside_elsewhere(settings_, path); });
 }
 
 // Most children only close what they inherit, on their way to execute something. One that goes on

@@ -9,10 +9,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
+#include <type_traits>
+#include <utility>
 
 #include "../nodes/other_jobs.h"
 #include "../nodes/placement.h"
 #include "../settings/first_to_say.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "../system/remembered.h"
 #include "false_in_copies.h"
@@ -26,12 +30,6 @@ thread_local Remembered g_opened;
 int* (*g_inside)() = nullptr;          // the loader's
 thread_local bool g_writing = false;   // in a call that writes
 thread_local bool g_has_read = false;  // and reads
-
-int as_posix(int error) {
-  if (error == 0) return 0;
-  errno = error;
-  return -1;
-}
 
 ssize_t read_at(int fd, void* buffer, std::size_t length, off_t offset) {
   JobFile* file = Process::the().file_of(fd);
@@ -106,38 +104,81 @@ int file_number(int fd) {
   return file == nullptr || file->is_left() ? -1 : static_cast<int>(file->cached().index());
 }
 
+int opened(int fd) {
+  Process::the().opened(fd);
+  return 0;
+}
+
+int closing(int fd) { return Process::the().closing(fd); }
+
+void duplicated(int from, int to) { Process::the().duplicated(from, to); }
+
+int stand_alone(int fd) {
+  return make_way(fd, [](JobFile& file) { return file.cached().stand_alone(); });
+}
+
+void expect_locks(int fd) {
+  if (JobFile* file = Process::the().file_of(fd)) file->cached().expect_locks();
+}
+
+int step_aside(int fd) {
+  return make_way(fd, [](JobFile& file) { return file.step_aside(); });
+}
+
+int step_aside_path(const char* path) {
+  Process& process = Process::the();
+  process.used_by_name(path);
+  Job* job = process.joined();
+  if (job == nullptr) return as_posix(step_aside_elsewhere(process.settings(), path));
+  return as_posix(process.is_borrowed() ? process.step_aside_for_parent(path)
+                                        : job->step_aside(path));
+}
+
+int correct_size(struct stat* status) {
+  Process& process = Process::the();
+  process.used(*status);
+  Job* job = process.joined();
+  if (job == nullptr) {
+    write_back_elsewhere(process.settings(), status);
+  } else if (process.is_borrowed()) {
+    job->session().correct_size(status);  // what this node knows: nothing may be opened here
+  } else {
+    job->correct_size(status);
+  }
+  return 0;
+}
+
+// A hook as the program may call it: it hears of no exception, but that memory is lacking.
+template <auto hook>
+struct Told;
+template <typename Result, typename... Arguments, Result (*hook)(Arguments...)>
+struct Told<hook> {
+  static Result call(Arguments... arguments) {
+    try {
+      return hook(arguments...);
+    } catch (const std::bad_alloc&) {
+      if constexpr (!std::is_void_v<Result>) return as_posix(ENOMEM);
+    }
+  }
+};
+
 constexpr PosixHooks kHooks{
-    read_at,
-    write_at,
-    size_of,
-    truncate,
-    sync,
-    [](int fd) { Process::the().opened(fd); },
-    [](int fd) { return Process::the().closing(fd); },
-    [](int from, int to) { Process::the().duplicated(from, to); },
-    [](int fd) { return make_way(fd, [](JobFile& file) { return file.cached().stand_alone(); }); },
-    [](int fd) {
-      if (JobFile* file = Process::the().file_of(fd)) file->cached().expect_locks();
-    },
-    [](int fd) { return make_way(fd, [](JobFile& file) { return file.step_aside(); }); },
-    [](const char* path) {
-      Process::the().used_by_name(path);
-      Job* job = Process::the().joined();
-      const Settings& settings = Process::the().settings();
-      return as_posix(job == nullptr ? step_aside_elsewhere(settings, path)
-                                     : job->step_aside(path));
-    },
-    [](struct stat* status) {
-      Process::the().used(*status);
-      if (Job* job = Process::the().joined(); job != nullptr) {
-        job->correct_size(status);
-      } else {
-        write_back_elsewhere(Process::the().settings(), status);
-      }
-    },
+    Told<read_at>::call,
+    Told<write_at>::call,
+    Told<size_of>::call,
+    Told<truncate>::call,
+    Told<sync>::call,
+    Told<opened>::call,
+    Told<closing>::call,
+    Told<duplicated>::call,
+    Told<stand_alone>::call,
+    Told<expect_locks>::call,
+    Told<step_aside>::call,
+    Told<step_aside_path>::call,
+    Told<correct_size>::call,
     nullptr,
     nullptr,
-    file_number,
+    Told<file_number>::call,
     true,
 };
 
@@ -188,7 +229,9 @@ Job* Process::job() {
   const std::lock_guard guard(mutex_);
   if (job_ == nullptr && !refused_) {
     std::string why;
-    job_ = Job::join(settings_, why);
+    if (or_no_memory([&] { return job_ = Job::join(settings_, why), 0; }) != 0) {
+      why = "there is no memory for a store";
+    }
     if (job_ == nullptr) {
       refused_ = true;
       const bool shared = is_shared(settings_);
@@ -207,7 +250,7 @@ Job* Process::job() {
       std::fprintf(stderr, "nvio: %s\n", job_->session().remark().c_str());
     }
     if (job_ != nullptr && settings_.flush_at_sigterm) {
-      flush_at_termination([] { the().flush_for_good(); });
+      flush_at_termination([] { or_no_memory([] { return the().flush_for_good(), 0; }); });
     }
   }
   return job_.get();
@@ -236,7 +279,7 @@ void Process::join_if_shared() {
 
 void Process::leave() {
   const std::lock_guard guard(mutex_);
-  refused_ = true;
+  const bool tries_again = std::exchange(refused_, true);  // at exit, what MPI_Finalize could not
   if (job_ == nullptr) return;
   if (!job_->has_open_files()) {
     joined_.store(nullptr);
@@ -246,7 +289,7 @@ void Process::leave() {
   // A process may end without closing what it has open, and nobody will hear of that.
   if (const int error = job_->leave_files(); error != 0) {
     // Who has a file for reading only has written nothing of what is dirty.
-    if (error != EBADF && !settings_.quiet) {
+    if (error != EBADF && !settings_.quiet && !tries_again) {
       std::fprintf(stderr,
                    "nvio: what is cached of files that are still open could not be written: %s; "
                    "unless they are closed, it stays in %s for nvio recover\n",
@@ -271,7 +314,7 @@ void Process::untrack_all() {
 // Under the lock: the session must not end while it is written back.
 void Process::flush_for_good() {
   const std::lock_guard guard(mutex_);
-  if (job_ != nullptr) job_->session().flush_for_good();
+  if (job_ != nullptr) job_->flush_for_good();
 }
 
 void Process::remember_opened() { g_opened.begin(); }
@@ -289,6 +332,7 @@ void Process::forget_descriptors(const std::vector<int>& descriptors, const JobF
 JobFile* Process::track_opened(const std::string& path, const FileSettings& settings,
                                std::vector<int>& descriptors) {
   const std::vector<int>& opened = g_opened.end();
+  descriptors.reserve(opened.size());
   Job* job = this->job();
   struct stat wanted {};
   if (job == nullptr || real().stat(path.c_str(), &wanted) != 0) return nullptr;
@@ -309,7 +353,9 @@ JobFile* Process::track_opened(const std::string& path, const FileSettings& sett
     descriptors.push_back(fd);
     if (found == nullptr) found = job->acquire_if_open(fd, status);
   }
-  if (found != nullptr) track_earlier(wanted, found);
+  if (found != nullptr && or_no_memory([&] { return track_earlier(wanted, found), 0; }) != 0) {
+    found->step_aside();  // what earlier descriptors there are is not known
+  }
   return found;
 }
 
@@ -318,10 +364,15 @@ JobFile* Process::track_opened(const std::string& path, const FileSettings& sett
 void Process::track_earlier(const struct stat& wanted, JobFile* file) {
   if ((*mapped_ >> (wanted.st_ino % 64) & 1) != 0 && is_mapped(wanted.st_ino)) file->step_aside();
   DIR* listing = opendir("/proc/self/fd");
+  if (listing == nullptr && errno == ENOMEM) throw std::bad_alloc();
   if (listing == nullptr) return;
   std::vector<int> descriptors;
-  while (const dirent* entry = readdir(listing)) descriptors.push_back(std::atoi(entry->d_name));
+  const int error = or_no_memory([&] {
+    while (const dirent* entry = readdir(listing)) descriptors.push_back(std::atoi(entry->d_name));
+    return 0;
+  });
   closedir(listing);
+  if (error != 0) throw std::bad_alloc();
   for (const int fd : descriptors) {
     struct stat status {};
     if (file_of(fd) != nullptr || file->owns(fd) || (has_place(fd) && left_open_[fd].load()) ||
@@ -341,7 +392,10 @@ void Process::track(int fd, JobFile* file) {
     leave_to_kernel(file);
     return;
   }
-  openings_->begin(fd);
+  if (or_no_memory([&] { return openings_->begin(fd), 0; }) != 0) {
+    leave_to_kernel(file);
+    return;
+  }
   access_[fd].store(flags & O_ACCMODE, std::memory_order_relaxed);
   if (files_[fd].exchange(file) == nullptr) served_.fetch_add(1);
   __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);

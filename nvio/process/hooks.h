@@ -78,11 +78,14 @@ class Process {
   // After a handle's close: Open MPI leaves descriptors open, which would keep the file cached.
   void forget_descriptors(const std::vector<int>& descriptors, const JobFile* file);
 
+  // Whether this is the process that the tables are of, and no child that has not its own yet.
+  bool is_original() const { return getpid() == process_; }
   // Whether this is the child of a vfork, whose memory is still its parent's.
-  bool is_borrowed() const { return getpid() != process_ && !is_copy(); }
+  bool is_borrowed() const { return !is_original() && !is_copy(); }
 
   // There, for what comes that cannot be served. Returns 0 or an errno value.
   int step_aside_for_parent(int fd, JobFile& file);
+  int step_aside_for_parent(const char* path);
 
   // A file may be cached, and is used: by a descriptor of its own or by its name.
   void used(const struct stat& status);

@@ -62,12 +62,11 @@ std::uint64_t flags_of(int amode) {
 
 }  // namespace
 
-int record_open(Recorder& recorder, int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*),
-                MPI_Comm comm, const char* path, int amode, int shown, const char* filename,
-                MPI_Info info, MPI_File* fh) {
+int record_open(Recorder& recorder, const std::function<int()>& next, MPI_Comm comm,
+                const char* path, int amode, int shown, MPI_File* fh) {
   recorder.remember_opened();
   const std::uint64_t start = recorder.now();
-  const int result = next(comm, filename, amode, info, fh);
+  const int result = next();
   const std::uint64_t end = recorder.now();
   const Recorder::Tracked tracked = recorder.track_opened(path);
   if (result != MPI_SUCCESS || tracked.number < 0) return result;

@@ -5,6 +5,7 @@
 #include <mpi.h>
 
 #include <cstdint>
+#include <functional>
 
 #include "../mpi/shown.h"
 #include "recorder.h"
@@ -12,9 +13,8 @@
 namespace nvio {
 
 // `shown`: the access mode as the user has it (`unique`).
-int record_open(Recorder& recorder, int (*next)(MPI_Comm, const char*, int, MPI_Info, MPI_File*),
-                MPI_Comm comm, const char* path, int amode, int shown, const char* filename,
-                MPI_Info info, MPI_File* fh);
+int record_open(Recorder& recorder, const std::function<int()>& next, MPI_Comm comm,
+                const char* path, int amode, int shown, MPI_File* fh);
 int record_close(Recorder& recorder, int (*next)(MPI_File*), MPI_File* fh);
 int record_sync(Recorder& recorder, int (*next)(MPI_File), MPI_File fh);
 

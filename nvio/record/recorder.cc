@@ -70,7 +70,10 @@ constexpr PosixHooks kHooks{
                    [=] { return real().ftruncate(fd, length); });
     },
     [](int fd) { return noted(TraceKind::flush, fd, 0, 0, [=] { return real().fsync(fd); }); },
-    [](int fd) { Recorder::the()->opened(fd); },
+    [](int fd) {
+      Recorder::the()->opened(fd);
+      return 0;
+    },
     [](int fd) {
       Recorder::the()->closing(fd);
       return 0;
@@ -80,7 +83,7 @@ constexpr PosixHooks kHooks{
     [](int) {},
     note_aside,
     [](const char*) { return 0; },
-    [](struct stat*) {},
+    [](struct stat*) { return 0; },
     [](int fd, const iovec* vectors, int count, off_t offset) {
       return noted(TraceKind::read, fd, static_cast<std::uint64_t>(offset),
                    total_of(vectors, count),

@@ -84,7 +84,7 @@ void TraceWriter::write_block(TraceBlockType type, const void* payload, std::siz
 
 void TraceWriter::append(const void* data, std::size_t length) {
   if (fd_ < 0) return;
-  if (write_fully(fd_, data, length, position_) < 0) close();
+  if (write_own(fd_, data, length, position_) < 0) close();
   position_ += static_cast<off_t>(length);
 }
 

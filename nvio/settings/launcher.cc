@@ -9,6 +9,7 @@
 
 #include "../system/random_ending.h"
 #include "../system/real.h"
+#include "own_stores.h"
 
 namespace nvio {
 namespace {
@@ -81,10 +82,8 @@ std::string without_job(std::string name) {
   return name;
 }
 
-std::string store_prefix() { return "nvio-" + std::to_string(geteuid()) + "-"; }
-
 std::string store_folder(const Settings& settings, std::uint32_t node) {
-  const std::string folder = settings.store + "/" + store_prefix() + session_name(settings);
+  const std::string folder = settings.store + "/" + StorePrefix().c_str() + session_name(settings);
   return settings.nodes > 1 ? folder + ".node" + std::to_string(node) : folder;
 }
 

@@ -10,9 +10,6 @@
 
 namespace nvio {
 
-// What the name of each of this user's stores begins with; the job's is behind it.
-std::string store_prefix();
-
 // STORE/nvio-UID-SESSION, and for one of several nodes .nodeK behind it: the job's folder there.
 std::string store_folder(const Settings& settings, std::uint32_t node);
 

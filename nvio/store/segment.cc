@@ -18,6 +18,8 @@
 namespace nvio {
 namespace {
 
+constexpr std::uint32_t kMostSlots = 1U << 30;
+
 std::uint64_t page_aligned(std::uint64_t offset) {
   return (offset + kPageSize - 1) / kPageSize * kPageSize;
 }
@@ -41,6 +43,7 @@ std::uint32_t bucket_count(std::uint32_t slots) {
 
 // Offsets in bytes from the start of the segment.
 struct Segment::Layout {
+  explicit Layout(std::uint32_t slots) : Layout(slots, slots, bucket_count(slots)) {}
   explicit Layout(std::uint32_t slots, std::uint32_t groups, std::uint32_t buckets_wanted)
       : buckets(page_aligned(sizeof(SegmentHeader))),
         files(page_aligned(buckets + buckets_wanted * sizeof(Bucket))),
@@ -57,6 +60,14 @@ std::string boot_identifier() {
   std::string text;
   read_text("/proc/sys/kernel/random/boot_id", text);
   return text.substr(0, text.find('\n'));
+}
+
+std::uint64_t Segment::capacity_within(std::uint64_t bytes) {
+  std::uint32_t slots = 0;
+  for (std::uint32_t more = kMostSlots; more > 0; more /= 2) {
+    if (slots + more <= kMostSlots && Layout(slots + more).end <= bytes) slots += more;
+  }
+  return slots * kBlockSize;
 }
 
 bool Segment::map(int fd, std::uint64_t bytes, bool writable, std::string& why) {
@@ -85,9 +96,8 @@ void Segment::lay_out(const Layout& layout) {
 std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::uint64_t capacity,
                                                  std::string& why) {
   const auto slots = static_cast<std::uint32_t>(
-      std::min<std::uint64_t>(std::max<std::uint64_t>(capacity / kBlockSize, 16), 1U << 30));
-  const std::uint32_t buckets = bucket_count(slots);
-  const Layout layout(slots, slots, buckets);
+      std::clamp<std::uint64_t>(capacity / kBlockSize, kGroupBlocks, kMostSlots));
+  const Layout layout(slots);
   const std::string fresh = path + random_ending();
   // Made under a name of our own and linked into place whole: whoever finds it, finds it ready.
   for (int attempt = 0; attempt < 2; ++attempt) {
@@ -131,9 +141,11 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
       return nullptr;
     }
     std::unique_ptr<Segment> segment(new Segment);
-    const int reserved = real().ftruncate(made, static_cast<off_t>(layout.end)) != 0
-                             ? errno
-                             : reserve_room(made, 0, layout.files);
+    int reserved = may_reach(layout.end) ? 0 : EFBIG;
+    if (reserved == 0 && real().ftruncate(made, static_cast<off_t>(layout.end)) != 0) {
+      reserved = errno;
+    }
+    if (reserved == 0) reserved = reserve_room(made, 0, layout.files);
     if (reserved != 0 || !segment->map(made, layout.end, true, why)) {
       errno = reserved;
       if (why.empty()) why = failed("cannot reserve room for " + fresh);
@@ -146,7 +158,7 @@ std::unique_ptr<Segment> Segment::open_or_create(const std::string& path, std::u
     std::memcpy(header.magic, kSegmentMagic, sizeof kSegmentMagic);
     header.version = kSegmentVersion;
     header.slots = header.groups = slots;
-    header.buckets = buckets;
+    header.buckets = bucket_count(slots);
     std::strncpy(header.boot_id, boot_identifier().c_str(), sizeof header.boot_id - 1);
     header.allocation.initialise();
     header.files.initialise();

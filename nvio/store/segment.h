@@ -191,6 +191,8 @@ class Segment {
   // its capacity. On failure returns null and a sentence in `why`.
   static std::unique_ptr<Segment> open_or_create(const std::string& path, std::uint64_t capacity,
                                                  std::string& why);
+  // The most capacity that a file of so many bytes can have.
+  static std::uint64_t capacity_within(std::uint64_t bytes);
   // For recovery and inspection: read-only, never waits, refuses what is not a whole segment.
   static std::unique_ptr<Segment> open_existing(const StoreFolder& folder, std::string& why);
 

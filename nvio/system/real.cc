@@ -1,6 +1,7 @@
 #include "real.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,8 +14,10 @@
 namespace nvio {
 namespace {
 
+int own_copy(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1); }
+
 const RealPosix kOwn{::pread, ::pwrite, ::preadv, ::pwritev, ::ftruncate, ::fsync, ::fdatasync,
-                     ::open,  ::close,  ::dup,    ::unlink,  ::fstat,     ::stat};
+                     ::open,  ::close,  own_copy, ::unlink,  ::fstat,     ::stat};
 const RealPosix* g_real = &kOwn;
 
 }  // namespace
@@ -73,6 +76,19 @@ ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset) {
   return total;
 }
 
+bool may_reach(std::uint64_t end) {
+  rlimit limit{};
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || end <= limit.rlim_cur;
+}
+
+ssize_t write_own(int fd, const void* buffer, std::size_t length, off_t offset) {
+  if (may_reach(static_cast<std::uint64_t>(offset) + length)) {
+    return write_fully(fd, buffer, length, offset);
+  }
+  errno = EFBIG;
+  return -1;
+}
+
 int reserve_room(int fd, std::uint64_t offset, std::uint64_t length) {
   constexpr std::uint64_t kLeast = 4 << 10;
   for (std::uint64_t piece = length; length > 0;) {
@@ -94,7 +110,8 @@ int reserve_up_to(int fd, std::uint64_t size) {
   struct stat status {};
   if (real().fstat(fd, &status) != 0) return errno;
   const auto present = static_cast<std::uint64_t>(status.st_size);
-  return present >= size ? 0 : reserve_room(fd, present, size - present);
+  if (present >= size) return 0;
+  return may_reach(size) ? reserve_room(fd, present, size - present) : EFBIG;
 }
 
 bool read_text(const std::string& path, std::string& text) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <string>
 
 #include "real_posix.h"
@@ -13,12 +14,29 @@ namespace nvio {
 const RealPosix& real();
 void set_real(const RealPosix* posix);
 
+// Where the kernel shows the file of a descriptor of this process: to be opened anew. It takes no
+// memory, which there may be none of.
+class PathOfDescriptor {
+ public:
+  explicit PathOfDescriptor(int fd) { std::snprintf(text_, sizeof text_, "/proc/self/fd/%d", fd); }
+  const char* c_str() const { return text_; }
+
+ private:
+  char text_[32];
+};
+
 // Whole transfers: repeat what was interrupted or came short. Both return the bytes done (a read
 // stops early only at end of file), or -1 with errno.
 ssize_t read_fully(int fd, void* buffer, std::size_t length, off_t offset);
 ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset);
 // `vectors` is used up.
 ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
+
+// Whether this process may make files so long. Where it may not, what tries is not only refused:
+// the kernel ends the program (SIGXFSZ), which never asked for such a file.
+bool may_reach(std::uint64_t end);
+// As write_fully for files that are nvio's own, not the program's: EFBIG instead of that.
+ssize_t write_own(int fd, const void* buffer, std::size_t length, off_t offset);
 
 // Reserves a file's room: as posix_fallocate, but not to be kept from it by signals, as tmpfs is
 // before Linux 6.10. Returns an errno value.

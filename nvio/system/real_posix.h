@@ -21,7 +21,7 @@ struct RealPosix {
   int (*fdatasync)(int);
   int (*open)(const char*, int, ...);
   int (*close)(int);
-  int (*dup)(int);
+  int (*dup)(int);  // a copy that no program inherits that is executed meanwhile, nor a stream
   int (*unlink)(const char*);
   int (*fstat)(int, struct stat*);
   int (*stat)(const char*, struct stat*);

@@ -65,6 +65,31 @@ TEST_F(CachedFileTest, TimesWritesAlsoWhereReadsHadTheFileAdmitted) {
   session->release(file);
 }
 
+// Not even for a moment: another thread may execute something just then.
+TEST_F(CachedFileTest, NoProgramInheritsACopyOfItsDescriptors) {
+  static const RealPosix* before = nullptr;
+  static int copies = 0;
+  static int inherited = 0;
+  before = &real();
+  RealPosix wrapped = *before;
+  wrapped.dup = [](int fd) {
+    const int copy = before->dup(fd);
+    ++copies;
+    if ((fcntl(copy, F_GETFD) & FD_CLOEXEC) == 0 || copy <= STDERR_FILENO) ++inherited;
+    return copy;
+  };
+  set_real(&wrapped);
+  auto session = join();
+  const int fd = open_file();
+  CachedFile* file = session->acquire(fd, path_, settings_.file);
+  file->write(0, "written", 7);
+  session->release(file);
+  ::close(fd);
+  set_real(before);
+  EXPECT_GE(copies, 2);
+  EXPECT_EQ(inherited, 0);
+}
+
 TEST_F(CachedFileTest, IsThePlainFileUnderRandomHistories) {
   for (std::uint64_t seed = 0; seed < 9; ++seed) {
     fs::remove(path_);

@@ -127,6 +127,37 @@ TEST_P(QueuedTest, WhoCanHaveNoThreadWritesAtOnce) {
   remove_stores();
 }
 
+// As SIGTERM asks for, by which the process ends then: what it was told is written is in the file,
+// whatever is slow.
+TEST_P(QueuedTest, WhoEndsBySigtermHasWrittenWhatIsQueued) {
+  settings_.nodes = 1;
+  settings_.kind = StoreKind::simulated;
+  settings_.simulated.access_ns = 300'000;
+  constexpr std::uint64_t kPieces = 2000;
+  const std::string piece(100, 'q');
+  const pid_t child = fork();
+  if (child == 0) {
+    RealPosix slow = real();
+    slow.fsync = [](int) { return 0; };
+    slow.pwrite = [](int fd, const void* data, std::size_t length, off_t offset) {
+      constexpr useconds_t kLatency = 1000;
+      usleep(kLatency);
+      return ::pwrite(fd, data, length, offset);
+    };
+    set_real(&slow);
+    join_all();
+    JobFile* file = open_everywhere()[0];
+    for (std::uint64_t i = 0; i < kPieces; ++i) {
+      file->write_later(i * piece.size(), piece.data(), piece.size());
+    }
+    jobs_[0]->flush_for_good();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(file_content(), std::string(kPieces * piece.size(), 'q'));
+}
+
 // A file that was left keeps its queue, and nobody looks for it in the cache.
 TEST_P(QueuedTest, WhoComesByTheNameOfAFileThatWasLeftFindsWhatIsQueued) {
   settings_.nodes = 1;
