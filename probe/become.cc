@@ -42,7 +42,7 @@ void become(const Words& command, const std::string& folder) {
   argv.push_back(nullptr);
   execvp(argv[0], argv.data());
   const int error = errno;
-  if (error == ENOENT) {
+  if (command[0].find('/') == std::string::npos) {
     std::vector<char*> variables;
     for (char** variable = environ; *variable != nullptr; ++variable)
       variables.push_back(*variable);

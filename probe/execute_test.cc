@@ -136,6 +136,8 @@ TEST_F(Execution, BecomesACommandWithTheVariablesThatWereHandedOver) {
   // Found where programs usually are, and given its own PATH nevertheless.
   EXPECT_EQ(become("TARE_GIVEN_PATH=" + folder_.string(), "--cwd / -- sh -c 'echo $PATH; pwd'"),
             folder_.string() + "\n/\n");
+  std::ofstream(path("file")) << "no folder\n";
+  EXPECT_EQ(become("TARE_GIVEN_PATH=" + path("file"), "-- sh -c 'echo found'"), "found\n");
   EXPECT_NE(become("", "-- no-such-program").find("no-such-program: No such file"),
             std::string::npos);
 }

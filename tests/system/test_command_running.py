@@ -124,9 +124,9 @@ def test_a_command_that_fails_says_why(
 def test_a_trial_that_is_given_up_leaves_nothing_for_the_next(
     tidy_site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(executing.ExecutingBench, "execution_s", 2.0)
-    session = {"prepare": "setsid -f sleep 600; sleep 60", "timeout": "1 s"}
+    monkeypatch.setattr(executing, "SLACK_S", 1.0)
+    stopping = "sh -c 'setsid -f sleep 600; kill -STOP $PPID'"
     before = traces.processes_of(owner_mark())
     with pytest.raises(TrialError, match="said nothing within 2 s"):
-        measured(tidy_site, tmp_path, "true", session)
+        measured(tidy_site, tmp_path, stopping, {"timeout": "1 s"})
     assert set(traces.processes_of(owner_mark())) <= set(before)

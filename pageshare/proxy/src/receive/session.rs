@@ -299,6 +299,7 @@ mod tests {
 
     #[test]
     fn a_page_that_has_been_replaced_in_qemu_is_not_found() {
+        let _turn = crate::guest_memory::TURNS.lock();
         let key = ScopeKey([7; 32]).hash_key();
         let session = session(&key);
         let mut ram = vec![0_u8; 16 << 20];

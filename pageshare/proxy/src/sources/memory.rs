@@ -11,6 +11,9 @@ use pageshare_index::PAGE_SIZE;
 /// Pages in one call, at most: each may be a part of its own, of which the kernel takes 1024.
 const TOGETHER: usize = 512;
 
+/// Fewer are read by the file: before and after a call it is looked at, too.
+const FEW: usize = 8;
+
 /// A page's place among the copies, and its address.
 pub type Wanted = (usize, u64);
 
@@ -55,7 +58,7 @@ impl Memory {
         let mut rest = wanted;
         while !rest.is_empty() {
             let together = &rest[..rest.len().min(TOGETHER)];
-            let there = self.at_once(together, copies);
+            let there = if together.len() < FEW { 0 } else { self.at_once(together, copies) };
             copied.extend(together[..there].iter().map(|(at, _)| *at));
             rest = &rest[there..];
             // The first that was not: it is not there, or the kernel does not let us (a container's

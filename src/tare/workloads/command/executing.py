@@ -270,7 +270,8 @@ class ExecutingBench(Bench[R, CommandSettings], Generic[R]):
     @property
     def execution_s(self) -> float:
         """How long an execution takes at most, with its preparation, check and clean-up."""
-        return self.settings.timeout / 1e9 + 3 * self.line_s + SLACK_S
+        lines = sum(bool(self.settings[name]) for name in ("prepare", "expect_file", "cleanup"))
+        return self.settings.timeout / 1e9 + lines * self.line_s + SLACK_S
 
     def options(
         self, parameters: Mapping[str, str], *beside: str, tell: bool = False

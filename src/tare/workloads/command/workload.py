@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tare.environments.in_guest import InsideGuest
+from tare.units import WEEK_NS
 from tare.workloads import Measurement, Statistic
 from tare.workloads.command import requirements
 from tare.workloads.command.document import substituted
@@ -72,7 +73,7 @@ class CommandBench(ExecutingBench[CommandLevels]):
     @property
     def _longest_s(self) -> float:
         executions = self.settings.warmup + (self.settings.runs or 1)
-        return executions * self.execution_s + AUTO_S
+        return min(executions * self.execution_s + AUTO_S, WEEK_NS / 1e9)
 
     def _runs(self) -> Iterator[str]:
         settings = self.settings
