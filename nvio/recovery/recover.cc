@@ -60,7 +60,7 @@ RecoveredFile& line_of(RecoverReport& report, const std::string& path) {
 }
 
 void write_latest(Segment& segment, const RecoverOptions& options, RecoverReport& report,
-                  std::vector<std::string>& made) {
+                  std::vector<NewFile>& made) {
   for (std::uint32_t index = 0; index < segment.used_files(); ++index) {
     const FileEntry& entry = segment.file(index);
     const std::uint32_t deleted = entry.deleted.load();
@@ -152,7 +152,7 @@ class LogFile {
 };
 
 RecoveredFile recover_log(const StoreFolder& folder, const std::string& name,
-                          const RecoverOptions& options, std::vector<std::string>& made) {
+                          const RecoverOptions& options, std::vector<NewFile>& made) {
   RecoveredFile file;
   file.path = folder.path_of(name);
   LogFile records(folder, name);
@@ -207,7 +207,7 @@ bool seize(DeadStore& store, const RecoverOptions& options) {
   return problem.empty();
 }
 
-void rebuild(DeadStore& store, const RecoverOptions& options, std::vector<std::string>& made) {
+void rebuild(DeadStore& store, const RecoverOptions& options, std::vector<NewFile>& made) {
   const StoreFolder& folder = store.folder;
   RecoverReport& report = store.report;
   for (const std::string& name : store.logs) {
@@ -253,20 +253,21 @@ bool is_all_to_be_had(const std::list<DeadStore>& stores) {
 }
 
 // What was made elsewhere gets its name, or goes, to be made anew.
-void finish(std::list<DeadStore>& stores, const std::vector<std::string>& made) {
+void finish(std::list<DeadStore>& stores, const std::vector<NewFile>& made) {
   std::string why = "it was removed from there again, since not all could be saved";
   std::size_t named = 0;
   if (is_all_to_be_had(stores)) {
     while (named < made.size() && take_name(made[named])) ++named;
     if (named == made.size()) return;
-    why = failed("cannot rename " + made[named] + kPartial);
+    why = failed("cannot rename " + made[named].partial + " to " + made[named].path);
   }
   for (std::size_t i = 0; i < made.size(); ++i) {
-    real().unlink((i < named ? made[i] : made[i] + kPartial).c_str());
+    real().unlink((i < named ? made[i].path : made[i].partial).c_str());
   }
   for (DeadStore& store : stores) {
     for (RecoveredFile& file : store.report.files) {
-      const bool is_gone = std::find(made.begin(), made.end(), file.instead) != made.end();
+      const bool is_gone =
+          std::ranges::any_of(made, [&](const NewFile& one) { return one.path == file.instead; });
       if (file.problem.empty() && is_gone) file.problem = why;
     }
   }
@@ -289,7 +290,7 @@ std::string why_no_store(const std::string& path) { return StoreFolder(path).why
 std::vector<RecoverReport> recover_job(const std::vector<std::string>& folders,
                                        const RecoverOptions& options) {
   std::list<DeadStore> stores;
-  std::vector<std::string> made;
+  std::vector<NewFile> made;
   for (const std::string& folder : folders) {
     DeadStore& store = stores.emplace_back(folder);
     if (seize(store, options)) rebuild(store, options, made);

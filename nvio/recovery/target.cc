@@ -2,18 +2,20 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
 
+#include "../system/random_ending.h"
 #include "../system/real.h"
 
 namespace nvio {
 
 Target::Target(const FileIdentity& file, const RecoverOptions& options, RecoveredFile& line,
-               std::vector<std::string>& made)
+               std::vector<NewFile>& made)
     : file_(file), options_(options), line_(line) {
   std::string why;
   fd_ = open_itself(why);
@@ -53,18 +55,21 @@ int Target::open_itself(std::string& why) const {
 }
 
 // What lies there already is not ours, unless this recovery made it.
-int Target::open_instead(std::vector<std::string>& made, std::string& why) const {
+int Target::open_instead(std::vector<NewFile>& made, std::string& why) const {
   const std::string& path = line_.instead;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
-  const bool is_ours = std::find(made.begin(), made.end(), path) != made.end();
+  const auto known =
+      std::ranges::find_if(made, [&](const NewFile& file) { return file.path == path; });
+  const bool is_ours = known != made.end();
+  const std::string partial = is_ours ? known->partial : path + random_ending() + ".partial";
   const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (is_ours ? 0 : O_CREAT | O_EXCL);
   const bool is_taken = std::filesystem::exists(std::filesystem::symlink_status(path, error));
   errno = EEXIST;
-  const int fd = is_taken ? -1 : real().open((path + kPartial).c_str(), flags, 0600);
-  if (fd < 0) why += failed("; cannot make " + path + (is_taken ? "" : kPartial));
+  const int fd = is_taken ? -1 : real().open(partial.c_str(), flags, 0600);
+  if (fd < 0) why += failed("; cannot make " + (is_taken ? path : partial));
   if (fd >= 0 && !is_ours) {
-    made.push_back(path);
+    made.push_back({path, partial});
     // The store goes once its bytes are here.
     for (std::string at = path; at.size() > options_.to.size();) {
       at = folder_of(at);
@@ -74,9 +79,16 @@ int Target::open_instead(std::vector<std::string>& made, std::string& why) const
   return fd;
 }
 
-bool take_name(const std::string& path) {
-  if (std::rename((path + kPartial).c_str(), path.c_str()) != 0) return false;
-  persist_folder(folder_of(path));
+bool take_name(const NewFile& file) {
+  const char* from = file.partial.c_str();
+  const char* to = file.path.c_str();
+  if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0) {
+    // NFS and others know no such renaming.
+    if (errno != EINVAL && errno != ENOSYS) return false;
+    if (link(from, to) != 0) return false;
+    real().unlink(from);
+  }
+  persist_folder(folder_of(file.path));
   return true;
 }
 

@@ -11,15 +11,18 @@
 
 namespace nvio {
 
-// What a new file's name ends in until then.
-inline constexpr char kPartial[] = ".partial";
+// Such a new file. `partial` is its name until then, and none that a file of the job may have.
+struct NewFile {
+  std::string path;
+  std::string partial;
+};
 
 class Target {
  public:
   // Opens it. Where it cannot be had, `line` says why, and nothing is written. `made`: the new
   // files of this recovery so far.
   Target(const FileIdentity& file, const RecoverOptions& options, RecoveredFile& line,
-         std::vector<std::string>& made);
+         std::vector<NewFile>& made);
   ~Target();
   Target(const Target&) = delete;
   Target& operator=(const Target&) = delete;
@@ -34,7 +37,7 @@ class Target {
  private:
   // Errors are -ENOENT where the file is certainly not there any more.
   int open_itself(std::string& why) const;
-  int open_instead(std::vector<std::string>& made, std::string& why) const;
+  int open_instead(std::vector<NewFile>& made, std::string& why) const;
   void write_out();
   bool make_as_long_as(std::uint64_t size);
 
@@ -47,7 +50,8 @@ class Target {
   std::vector<char> pending_;
 };
 
-// Such a file is whole: it gets its name. False with errno where it cannot.
-bool take_name(const std::string& path);
+// Such a file is whole: it gets its name. False with errno where it cannot, as where something has
+// that name.
+bool take_name(const NewFile& file);
 
 }  // namespace nvio

@@ -12,6 +12,7 @@
 #include "../log/writer.h"
 #include "../medium/medium.h"
 #include "../recovery/recover.h"
+#include "../recovery/target.h"
 #include "../system/real.h"
 #include "cached_file_fixture.h"
 #include "mounted.h"
@@ -432,6 +433,46 @@ TEST_F(RecoveryTest, WhatCannotBeReadKeepsNothingElseFromBeingSaved) {
   std::ifstream saved(options.to + path_);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(saved), {}), "synced");
   EXPECT_TRUE(fs::exists(folder()));
+}
+
+// Whichever of them the store names first.
+TEST_F(RecoveryTest, SavesAFileBesideOneThatHasItsNameAndPartial) {
+  const std::string names[] = {root_ + "/x", root_ + "/x.partial"};
+  for (const int first : {0, 1}) {
+    for (const int number : {1, 2}) {
+      path_ = names[number == 1 ? first : 1 - first];
+      leave_log(number, [&](LogWriter& writer) {
+        ASSERT_EQ(writer.extent(0, path_.data(), path_.size()), 0);
+        ASSERT_EQ(writer.commit(path_.size()), 0);
+      });
+    }
+    for (const std::string& name : names) fs::remove(name);
+    RecoverOptions options;
+    options.to = root_ + "/elsewhere" + std::to_string(first);
+    const RecoverReport report = recover(folder(), options);
+    EXPECT_TRUE(report.good()) << describe(report, false);
+    for (const std::string& name : names) {
+      path_ = options.to + name;
+      EXPECT_EQ(file_content(), name);
+    }
+    const auto saved = fs::directory_iterator(options.to + root_);
+    EXPECT_EQ(std::distance(begin(saved), end(saved)), 2) << "what ends in .partial is not saved";
+    EXPECT_FALSE(fs::exists(folder()));
+  }
+}
+
+TEST_F(RecoveryTest, ANewFileTakesNoNameThatSomethingHas) {
+  const NewFile made{path_, path_ + ".partial"};
+  std::ofstream(made.partial) << "made";
+  std::ofstream(path_) << "another's";
+  EXPECT_FALSE(take_name(made));
+  EXPECT_EQ(errno, EEXIST);
+  EXPECT_EQ(file_content(), "another's");
+  EXPECT_TRUE(fs::exists(made.partial));
+  fs::remove(path_);
+  EXPECT_TRUE(take_name(made));
+  EXPECT_EQ(file_content(), "made");
+  EXPECT_FALSE(fs::exists(made.partial));
 }
 
 TEST_F(RecoveryTest, WhatIsSavedElsewhereReplacesNothing) {
