@@ -150,6 +150,15 @@ bool others_have_store(const Settings& settings) {
   return joinable && folder.lock() != LifeLock::Kind::none;
 }
 
+bool has_store(const Settings& settings) {
+  const std::string path = store_folder(settings, settings.node.value_or(0));
+  struct stat status {};
+  if (lstat(path.c_str(), &status) != 0) return errno != ENOENT;
+  const StoreFolder folder(path);
+  const auto logs = folder.logs();
+  return folder.has("segment") || !logs || !logs->empty();
+}
+
 int step_aside_elsewhere(const Settings& settings, const char* path) {
   struct stat status {};
   if (real().stat(path, &status) != 0 || !S_ISREG(status.st_mode)) return 0;

@@ -11,6 +11,9 @@ namespace nvio {
 // Whether other processes of this process's own job have its store here, or may.
 bool others_have_store(const Settings& settings);
 
+// Whether a store of its own job is here, of living processes or of dead ones. In doubt, one is.
+bool has_store(const Settings& settings);
+
 // Before a file is used past the jobs that cache it: they write it back, and cache it no more. A
 // file that goes away anyway is left alone. Returns 0 or an errno value.
 int step_aside_elsewhere(const Settings& settings, const char* path);

@@ -83,17 +83,22 @@ Job* Process::job() {
   const std::lock_guard guard(mutex_);
   if (job_ == nullptr && !refused_) {
     std::string why;
-    if (or_no_memory([&] { return job_ = Job::join(settings_, why), 0; }) != 0) {
-      why = "there is no memory for a store";
-    }
+    const bool lacks_memory =
+        or_no_memory([&] { return job_ = Job::join(settings_, why), 0; }) != 0;
+    if (lacks_memory) why = "there is no memory for a store";
     if (job_ == nullptr) {
       refused_ = true;
+      cut_off_ = true;  // also where there is no memory to find out
       const bool shared = is_shared(settings_);
-      cut_off_ = shared || others_have_store(settings_);
-      const std::string who = shared ? "other nodes of the job may cache its files, so processes "
-                                       "on this one open none"
-                                     : "other processes of the job cache its files, so this one "
-                                       "opens none";
+      const bool cached = shared || others_have_store(settings_);
+      // What a killed run left there would be written over what this one writes.
+      cut_off_ = cached || (lacks_memory && has_store(settings_));
+      const std::string who = shared   ? "other nodes of the job may cache its files, so processes "
+                                         "on this one open none"
+                              : cached ? "other processes of the job cache its files, so this one "
+                                         "opens none"
+                                       : "a store is there that may hold what its files lack, so "
+                                         "this process opens none";
       say_of_node("no store",
                   why + "; " +
                       (cut_off_ ? who + " (NVIO_DISABLE=1 for the whole job does without nvio)"

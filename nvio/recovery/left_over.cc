@@ -1,11 +1,14 @@
 #include "left_over.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <new>
 #include <system_error>
+#include <utility>
 
 #include "../settings/launcher.h"
 #include "../store/segment.h"
@@ -18,15 +21,32 @@ namespace {
 
 // All who come are refused alike: of ranks that went different ways some would miss what others
 // cache.
-void mark_orphaned(const StoreFolder& folder) {
-  const int fd = folder.open("segment", O_RDWR);
-  if (fd < 0) return;
-  const std::uint32_t orphaned = 1;
-  if (Segment::is_joinable(fd)) {
-    write_fully(fd, &orphaned, sizeof orphaned, offsetof(SegmentHeader, orphaned));
+class OrphanMark {
+ public:
+  explicit OrphanMark(const StoreFolder& folder) : OrphanMark(folder.open("segment", O_RDWR)) {
+    is_joinable_ = fd_ >= 0 && Segment::is_joinable(fd_);
   }
-  real().close(fd);
-}
+  ~OrphanMark() {
+    if (fd_ >= 0) real().close(fd_);
+  }
+  OrphanMark(const OrphanMark&) = delete;
+  OrphanMark& operator=(const OrphanMark&) = delete;
+
+  // Takes no memory. False where no segment is there that could refuse anybody.
+  bool set() const {
+    const std::uint32_t orphaned = 1;
+    struct stat status {};
+    if (fd_ < 0 || real().fstat(fd_, &status) != 0 || status.st_nlink == 0) return false;
+    return !is_joinable_ ||
+           write_fully(fd_, &orphaned, sizeof orphaned, offsetof(SegmentHeader, orphaned)) >= 0;
+  }
+
+ private:
+  explicit OrphanMark(int fd) : fd_(fd) {}
+
+  int fd_;
+  bool is_joinable_ = false;
+};
 
 // In doubt, it has.
 bool has_logs(const StoreFolder& folder) {
@@ -42,19 +62,16 @@ std::string to_be_recovered(const std::string& path, const std::string& why = ""
 // What does not let itself be looked at may hold anything.
 std::string unknown(const std::string& why) { return ", and nobody can tell what (" + why + ")"; }
 
-}  // namespace
-
-bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string& remark,
-                      std::string& why) {
-  const StoreFolder folder(path);
+// False where what is left cannot be written to its files; `why` is then to say how that comes.
+bool settle(const StoreFolder& folder, const std::string& path, std::uint32_t nodes,
+            std::string& remark, std::string& why) {
   bool unwritten = has_logs(folder);
   bool orphaned = false;
   if (folder.has("segment")) {
     std::string unusable;
     const auto segment = Segment::open_existing(folder, unusable);
     if (segment == nullptr) {
-      mark_orphaned(folder);
-      why = to_be_recovered(path, unknown(unusable));
+      why = unknown(unusable);
       return false;
     }
     if (boot_identifier() != segment->header().boot_id) return true;
@@ -70,17 +87,38 @@ bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string&
     RecoverOptions options;
     options.latest = true;
     options.locked = true;
+    // Had before the store goes: then nothing is left that could refuse anybody.
+    std::string written = "what a killed run left in " + path + " was written to its files first";
     const RecoverReport report = recover(path, options);
     if (report.good()) {
       const bool any = std::any_of(report.files.begin(), report.files.end(), [](const auto& file) {
         return file.synced_bytes != 0 || file.latest_bytes != 0;
       });
-      if (any) remark = "what a killed run left in " + path + " was written to its files first";
+      if (any) remark = std::move(written);
       return true;
     }
   }
-  mark_orphaned(folder);
-  why = to_be_recovered(path, nodes <= 1 ? ", and it cannot be written to its files" : "");
+  if (nodes <= 1) why = ", and it cannot be written to its files";
+  return false;
+}
+
+}  // namespace
+
+bool settle_left_over(const std::string& path, std::uint32_t nodes, std::string& remark,
+                      std::string& why) {
+  const StoreFolder folder(path);
+  const OrphanMark orphaned(folder);
+  std::string without_memory = to_be_recovered(path, ", and there is no memory to look at it");
+  try {
+    std::string how;
+    if (settle(folder, path, nodes, remark, how)) return true;
+    orphaned.set();
+    why = to_be_recovered(path, how);
+  } catch (const std::bad_alloc&) {
+    // Unmarked, it would be written over what comes next: the caller must not go on.
+    if (!orphaned.set()) throw;
+    why = std::move(without_memory);
+  }
   return false;
 }
 
