@@ -9,6 +9,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "../process/hooks.h"
 #include "../system/host_name.h"
 #include "../system/real.h"
 #include "../system/remembered.h"
@@ -100,6 +101,17 @@ constexpr PosixHooks kHooks{
 
 }  // namespace
 
+// A signal handler that ends the program meanwhile finds its thread inside nvio (leave_at_exit),
+// and does not wait for what the thread itself has.
+class Recorder::Holding {
+ public:
+  explicit Holding(std::mutex& mutex) : guard_(mutex) {}
+
+ private:
+  Inside here_;
+  std::lock_guard<std::mutex> guard_;
+};
+
 Recorder* Recorder::the() {
   static Recorder* recorder = []() -> Recorder* {
     const char* folder = std::getenv("NVIO_RECORD");
@@ -136,7 +148,7 @@ void Recorder::note(TraceKind kind, std::uint16_t file, std::uint64_t start, std
 
 void Recorder::note(const TraceCall& call) {
   if (is_borrowed()) return;
-  const std::lock_guard guard(mutex_);
+  const Holding guard(mutex_);
   if (!finished_) writer_.add(call);
 }
 
@@ -165,7 +177,7 @@ Recorder::Tracked Recorder::track_opened(const std::string& path) {
 int Recorder::number_of(const View& view) {
   constexpr std::size_t kRemembered = 32;
   if (view.runs().size() > kMostTracedRuns || view.displacement() > kMostOffset) return -1;
-  const std::lock_guard guard(mutex_);
+  const Holding guard(mutex_);
   const auto known =
       std::ranges::find_if(views_, [&](const auto& one) { return one.second.has_tiles_of(view); });
   if (known != views_.end() && known->second.displacement() == view.displacement()) {
@@ -182,7 +194,7 @@ int Recorder::number_of(const View& view) {
 }
 
 int Recorder::number_of(const struct stat& status, const std::string& path) {
-  const std::lock_guard guard(mutex_);
+  const Holding guard(mutex_);
   for (const TraceFile& file : known_) {
     if (file.device == status.st_dev && file.inode == status.st_ino) {
       return static_cast<int>(file.number);
@@ -202,7 +214,7 @@ int Recorder::number_of(const struct stat& status, const std::string& path) {
 void Recorder::finish() {
   note(TraceKind::end, 0, now());
   if (is_borrowed()) return;
-  const std::lock_guard guard(mutex_);
+  const Holding guard(mutex_);
   finished_ = true;
   writer_.flush();
 }

@@ -57,6 +57,8 @@ class Recorder {
   int number_of(const struct stat& status, const std::string& path);
   bool is_borrowed() const;
 
+  class Holding;
+
   std::mutex mutex_;  // guards all but files_
   std::uint64_t start_;
   TraceWriter writer_;
