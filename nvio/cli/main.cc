@@ -1,4 +1,5 @@
 // nvio: run a program with the cache, rebuild files after a crash, look into a store.
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../recovery/recover.h"
@@ -41,6 +43,11 @@ std::string job_of(std::string store) {
   while (store.size() > 1 && store.back() == '/') store.pop_back();
   const std::string name = store.substr(store.rfind('/') + 1);
   return name.substr(0, name.rfind(".node"));
+}
+
+uid_t owner_of(const std::string& store) {
+  struct stat status {};
+  return lstat(store.c_str(), &status) == 0 ? status.st_uid : getuid();
 }
 
 /// Prints the help or the version that was asked for (0), or what is wrong with the words (2).
@@ -206,8 +213,11 @@ int main_throwing(int argc, char** argv) {
   if (predict_command->parsed()) return nvio::predict_command(prediction);
   if (recover_command->parsed()) {
     int result = 0;
-    std::map<std::string, std::vector<std::string>> jobs;  // another job's file is another file
-    for (const std::string& store : folders) jobs[job_of(store)].push_back(store);
+    // Another job's file is another file, and another user's job another job.
+    std::map<std::pair<uid_t, std::string>, std::vector<std::string>> jobs;
+    for (const std::string& store : folders) {
+      jobs[{owner_of(store), job_of(store)}].push_back(store);
+    }
     for (const auto& [job, stores] : jobs) {
       result |= recover_stores(stores, options);
       // Root acted as the owner; the next job may have another one.
