@@ -9,6 +9,7 @@
 #include "../cache/cached_file.h"
 #include "../nodes/file_state.h"
 #include "../nodes/placement.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 
 namespace nvio {
@@ -290,13 +291,18 @@ int Service::open(const Request& request, std::span<const std::byte> payload, Se
     struct stat status {};
     int error = real().fstat(fd, &status) == 0 ? 0 : errno;
     if (error == 0 && status.st_ino != wanted->inode) error = ESTALE;
-    CachedFile* cached =
-        error == 0 ? session_.acquire(fd, wanted->path, wanted->settings) : nullptr;
-    real().close(fd);
-    if (error != 0) return error;
-    if (cached == nullptr) return ENFILE;
     const bool is_home = home_of(wanted->inode, session_.nodes()) == session_.settings().node;
-    files_.push_back({cached, wanted->path, status.st_dev, wanted->inode, 1, access, is_home});
+    std::list<ServedFile> one;
+    const int lacked = or_no_memory([&] {
+      // The place first: without one nobody would ever release the handle.
+      one.push_back({nullptr, wanted->path, status.st_dev, wanted->inode, 1, access, is_home});
+      if (error == 0) one.front().cached = session_.acquire(fd, wanted->path, wanted->settings);
+      return 0;
+    });
+    real().close(fd);
+    if (error != 0 || lacked != 0) return error != 0 ? error : lacked;
+    if (one.front().cached == nullptr) return ENFILE;
+    files_.splice(files_.end(), one);
     file = &files_.back();
   }
   CachedFile& cached = *file->cached;

@@ -1,17 +1,23 @@
 // What a manager does for those who ask it, without a connection.
 #include "../manager/service.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <new>
 #include <optional>
 #include <semaphore>
 #include <thread>
 
 #include "../cache/cached_file.h"
+#include "../system/no_memory.h"
 #include "../system/real.h"
 #include "temporary_store.h"
 
@@ -19,6 +25,9 @@ namespace nvio {
 namespace {
 
 namespace fs = std::filesystem;
+
+// How often this thread may have memory until it is refused, once.
+thread_local std::uint64_t g_times = UINT64_MAX;
 
 constexpr ino_t kInode = 77;
 constexpr std::uint64_t kAsker = 1;
@@ -100,6 +109,30 @@ TEST_F(ServiceTest, TakesNoFileForOneOfAnotherFileSystemThatHasItsInode) {
   ASSERT_EQ(service.serve(request, two, kAsker, {}, answer).error, 0);
   EXPECT_EQ(std::string(reinterpret_cast<const char*>(answer.data()), answer.size()), "two");
   for (ServedFile* file : {one, two, same}) EXPECT_EQ(service.release(file, kAsker), 0);
+}
+
+// Wherever the opening has come by then.
+TEST_F(ServiceTest, HoldsNothingOfAFileThatItLackedTheMemoryToOpen) {
+  std::ofstream(root_ + "/one") << "one";
+  Service service(*session_);
+  // Known already: each opening takes as much memory as the others.
+  const int fd = ::open((root_ + "/one").c_str(), O_RDWR | O_CLOEXEC);
+  CachedFile* cached = session_->acquire(fd, root_ + "/one", {});
+  ASSERT_NE(cached, nullptr);
+  ::close(fd);
+  bool is_refused = true;
+  for (std::uint64_t times = 0; is_refused; ++times) {
+    ServedFile* file = nullptr;
+    g_times = times;
+    const int error =
+        or_no_memory([&] { return static_cast<int>(open(service, root_ + "/one", file).error); });
+    is_refused = g_times == UINT64_MAX;
+    g_times = UINT64_MAX;
+    EXPECT_EQ(error, file != nullptr ? 0 : ENOMEM) << times;
+    if (file != nullptr) EXPECT_EQ(service.release(file, kAsker), 0);
+  }
+  EXPECT_EQ(session_->release(cached), 0);
+  EXPECT_EQ(session_->segment().file(0).used.load(), 0U) << "a handle that nobody has";
 }
 
 // The file system is asked for a write only when it is let.
@@ -225,3 +258,12 @@ TEST_F(TakenTest, WhatATruncationCutsOffWasDoneBefore) {
 
 }  // namespace
 }  // namespace nvio
+
+void* operator new(std::size_t size) {
+  const bool is_refused = nvio::g_times != UINT64_MAX && nvio::g_times-- == 0;
+  void* memory = is_refused ? nullptr : std::malloc(size);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
