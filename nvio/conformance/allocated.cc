@@ -22,7 +22,7 @@
 
 #include "checks.h"
 
-extern "C" void* __libc_malloc(std::size_t size);
+extern "C" void* malloc_of_libc(std::size_t size) __asm__("__libc_malloc");
 
 namespace {
 
@@ -71,7 +71,7 @@ extern "C" void* malloc(std::size_t size) {
     if (ends) std::exit(0);
     return nullptr;
   }
-  return __libc_malloc(size);
+  return malloc_of_libc(size);
 }
 
 int main(int argc, char** argv) {
