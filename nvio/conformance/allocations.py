@@ -14,14 +14,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch import Launch, RunError, command_line, run, say, stores
+from launch import Launch, RunError, command_line, of_its_own, run, say, stores
 
 TIMEOUT_S = 30
-KILLED = b"of the killed run"
 NEWER = b"newer"
 
 
@@ -86,21 +84,16 @@ def check_ended(case: Case) -> None:
 
 def main() -> int:
     """Check; 0 when all was right."""
-    parser = command_line(__doc__)
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     launch = Launch(options.mpi, options.build.resolve(), 0)
-    session = f"allocated-{os.getpid()}"
-    with tempfile.TemporaryDirectory(prefix="nvio-allocated-") as name:
-        try:
-            case = Case(launch, Path(name), session)
+    try:
+        with of_its_own("allocated") as (session, folder):
+            case = Case(launch, folder, session)
             check_ended(case)
             check_refused(case)
-        except RunError as problem:
-            say(str(problem))
-            return 1
-        finally:
-            for store in stores(session):
-                shutil.rmtree(store, ignore_errors=True)
+    except RunError as problem:
+        say(str(problem))
+        return 1
     say("what befell the program at an allocation did no harm")
     return 0
 

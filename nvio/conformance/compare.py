@@ -30,9 +30,9 @@ from launch import (
     command_line_of_jobs,
     leave_on_sigterm,
     left_stores,
+    remove_stores,
     run,
     say,
-    stores,
 )
 
 PLAIN_TRIES = 20
@@ -297,8 +297,7 @@ def compare(
             if seen is not None:
                 judge(seen, seed, tally, left_stores(session, memories), all_served=whole)
     finally:
-        for store in stores(f"compare-{os.getpid()}-", memories):  # of programs that did not end
-            shutil.rmtree(store, ignore_errors=True)
+        remove_stores(f"compare-{os.getpid()}-", memories)
         if data is None:
             shutil.rmtree(folder, ignore_errors=True)
     say(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -120,6 +122,12 @@ def stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
     return [found for memory in memories for found in memory.glob(f"nvio-*-{session}*")]
 
 
+def remove_stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> None:
+    """Take those away that programs left which did not end."""
+    for store in stores(session, memories):
+        shutil.rmtree(store, ignore_errors=True)
+
+
 def left_stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path]:
     """What is still there of a session's stores; managers take a moment to see that all is over."""
     deadline = time.monotonic() + 20
@@ -128,6 +136,17 @@ def left_stores(session: str, memories: Sequence[Path] = (MEMORY,)) -> list[Path
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.01)
+
+
+@contextmanager
+def of_its_own(name: str) -> Iterator[tuple[str, Path]]:
+    """A session's name and a folder, which go with all stores of sessions whose names begin so."""
+    session = f"{name}-{os.getpid()}"
+    with tempfile.TemporaryDirectory(prefix=f"nvio-{name}-") as folder:
+        try:
+            yield session, Path(folder)
+        finally:
+            remove_stores(session)
 
 
 def command_line(doc: str) -> argparse.ArgumentParser:

@@ -12,14 +12,11 @@ newer ones.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
-from launch import Launch, RunError, command_line, left_stores, run, say, stores
+from launch import Launch, RunError, command_line, left_stores, of_its_own, run, say, stores
 
 TIMEOUT_S = 60
 RANKS = 2
@@ -68,20 +65,15 @@ def check_opened_again(launch: Launch, session: str, path: Path) -> None:
 
 def main() -> int:
     """Check; 0 when all was right."""
-    parser = command_line(__doc__)
-    options = parser.parse_args()
+    options = command_line(__doc__).parse_args()
     launch = Launch(options.mpi, options.build.resolve(), RANKS)
-    session = f"refused-{os.getpid()}"
-    with tempfile.TemporaryDirectory(prefix="nvio-refused-") as name:
-        try:
-            check_recovered(launch, session, Path(name) / "file")
-            check_opened_again(launch, f"{session}-again", Path(name) / "again")
-        except RunError as problem:
-            say(str(problem))
-            return 1
-        finally:
-            for store in stores(session):
-                shutil.rmtree(store, ignore_errors=True)
+    try:
+        with of_its_own("refused") as (session, folder):
+            check_recovered(launch, session, folder / "file")
+            check_opened_again(launch, f"{session}-again", folder / "again")
+    except RunError as problem:
+        say(str(problem))
+        return 1
     say("a close told what could not be written, and recovery or the next close wrote it")
     return 0
 

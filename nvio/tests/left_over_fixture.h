@@ -2,7 +2,9 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
+#include "../settings/launcher.h"
 #include "cached_file_fixture.h"
 
 namespace nvio {
@@ -21,6 +23,24 @@ class LeftOverTest : public CachedFileTest {
 
   static void put(CachedFile& file, const std::string& bytes) {
     EXPECT_EQ(file.write(kPlace, bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  }
+
+  // What another job of the session on several nodes left, killed right after act(file, session),
+  // is to be recovered before the next begins. Returns the store's folder.
+  template <typename Act>
+  std::string expect_refusal_beside(Act&& act) {
+    settings_.nodes = 2;
+    settings_.node = 0;
+    settings_.session = "test.0000000a";
+    const int fd = open_file();
+    be_killed_after(fd, std::forward<Act>(act));
+    ::close(fd);
+    const std::string left = store_folder(settings_, 0);
+    settings_.session = "test.0000000b";
+    std::string why;
+    EXPECT_EQ(Session::join(settings_, why), nullptr);
+    EXPECT_NE(why.find("nvio recover --latest " + left), std::string::npos) << why;
+    return left;
   }
 
   std::string at_place() { return file_content().substr(kPlace); }

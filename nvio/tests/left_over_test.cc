@@ -253,20 +253,10 @@ TEST_F(LeftOverTest, WhatCannotBeLookedAtIsRefusedToAllWhoCome) {
 }
 
 TEST_F(LeftOverTest, WhatAnotherJobLeftAndCannotBeLookedAtIsRecoveredFirst) {
-  settings_.nodes = 2;
-  settings_.node = 0;
-  settings_.session = "test.0000000a";
-  const int fd = open_file();
-  be_killed_after(fd, [](CachedFile& file, Session& session) {
+  expect_refusal_beside([](CachedFile& file, Session& session) {
     file.write(0, "left", 4);
     damage(session);
   });
-  ::close(fd);
-  const std::string left = store_folder(settings_, 0);
-  settings_.session = "test.0000000b";
-  std::string why;
-  EXPECT_EQ(Session::join(settings_, why), nullptr);
-  EXPECT_NE(why.find("nvio recover --latest " + left), std::string::npos) << why;
 }
 
 TEST_F(LeftOverTest, WhoCannotLookAtWhatARunningJobCachesSaysSo) {
@@ -298,17 +288,8 @@ TEST_F(LeftOverTest, OnSeveralNodesAKilledRunIsRefused) {
 // Each job of several machines has a name of its own below its session's, as two may run at the
 // same time: what a killed one left must not come over what the next one writes all the same.
 TEST_F(LeftOverTest, WhatAnotherJobOfTheSessionLeftIsRecoveredBeforeTheNextBegins) {
-  settings_.nodes = 2;
-  settings_.node = 0;
-  settings_.session = "test.0000000a";
-  const int fd = open_file();
-  be_killed_after(fd, [](CachedFile& file) { file.write(0, "left", 4); });
-  ::close(fd);
-  const std::string left = store_folder(settings_, 0);
-  settings_.session = "test.0000000b";
-  std::string why;
-  EXPECT_EQ(Session::join(settings_, why), nullptr);
-  EXPECT_NE(why.find("nvio recover --latest " + left), std::string::npos) << why;
+  const std::string left =
+      expect_refusal_beside([](CachedFile& file) { file.write(0, "left", 4); });
   RecoverOptions options;
   options.latest = true;
   EXPECT_TRUE(recover(left, options).good());

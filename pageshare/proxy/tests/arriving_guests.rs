@@ -5,9 +5,9 @@ use crate::lab;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
-use lab::{Guest, Incoming, Model, Stage, end};
+use lab::{Guest, Incoming, Kept, Model, Stage, end};
 use pageshare::scope::Scope;
 use pageshare::sources::{Arrival, Library, Scanned, SourceSpec, arrival, rescan, scan, touched};
 use pageshare_index::{HashKey, PAGE_SIZE};
@@ -119,17 +119,6 @@ for line in sys.stdin:
     print("done", flush=True)
 "#;
 
-/// A process of Python's that obeys words; killed when dropped.
-struct Python(Child);
-
-impl Drop for Python {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn of_a_process_whose_faults_are_served_an_index_hands_out_nothing() {
     let directory = tempfile::tempdir().expect("a scratch directory");
@@ -141,14 +130,14 @@ fn of_a_process_whose_faults_are_served_an_index_hands_out_nothing() {
         .stdout(Stdio::piped())
         .spawn()
         .expect("Python starts");
-    let mut python = Python(python);
-    let mut said = BufReader::new(python.0.stdout.take().expect("it is piped")).lines();
-    let mut orders = python.0.stdin.take().expect("it is piped");
+    let mut python = Kept(python);
+    let mut said = BufReader::new(python.stdout.take().expect("it is piped")).lines();
+    let mut orders = python.stdin.take().expect("it is piped");
     let mut obeys = |order: &str| {
         orders.write_all(order.as_bytes()).expect("it lives");
         assert!(said.next().is_some_and(|line| line.is_ok()), "it has ended: {order}");
     };
-    let source = format!("pid:{}", python.0.id()).parse::<SourceSpec>().expect("a source");
+    let source = format!("pid:{}", python.id()).parse::<SourceSpec>().expect("a source");
     let scanned = || scan(std::slice::from_ref(&source), &key, 1).expect("our own child");
     let has = |library: &Library| library.copy(key.hash(&page), &mut [0; PAGE_SIZE]);
     let loaded = || Library::load(&index, key.clone()).expect("what was just written");
@@ -165,34 +154,22 @@ fn of_a_process_whose_faults_are_served_an_index_hands_out_nothing() {
     assert!(has(&scanned().library) && has(&loaded()));
 }
 
-/// A QEMU that awaits a guest; killed when dropped.
-struct Awaiting(Child);
-
-impl Drop for Awaiting {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-impl Awaiting {
-    fn start(more: &[&str]) -> Self {
-        let program = lab::required("/usr/bin/qemu-system-x86_64", "qemu-system-x86");
-        let qemu = Command::new(program)
-            .args(["-S", "-incoming", "defer", "-m", "32M", "-accel", "tcg", "-nodefaults"])
-            .args(["-display", "none", "-vga", "none"])
-            .args(more)
-            .stdin(Stdio::null())
-            .spawn()
-            .expect("QEMU starts");
-        let qemu = Self(qemu);
-        lab::wait_for("QEMU to have its threads", || {
-            let threads = std::fs::read_dir(format!("/proc/{}/task", qemu.0.id()));
-            (threads.expect("our own child").count() > 2).then_some(())
-        });
-        qemu
-    }
+/// A QEMU that awaits a guest.
+fn awaiting(more: &[&str]) -> Kept {
+    let program = lab::required("/usr/bin/qemu-system-x86_64", "qemu-system-x86");
+    let qemu = Command::new(program)
+        .args(["-S", "-incoming", "defer", "-m", "32M", "-accel", "tcg", "-nodefaults"])
+        .args(["-display", "none", "-vga", "none"])
+        .args(more)
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("QEMU starts");
+    let qemu = Kept(qemu);
+    lab::wait_for("QEMU to have its threads", || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", qemu.id()));
+        (threads.expect("our own child").count() > 2).then_some(())
+    });
+    qemu
 }
 
 /// What `pageshare index` says until it has looked at these sources three times.
@@ -204,9 +181,9 @@ fn said_by_an_index(directory: &Path, sources: &[SourceSpec]) -> String {
         .stderr(Stdio::piped())
         .spawn()
         .expect("pageshare starts");
-    let mut index = Awaiting(index);
+    let mut index = Kept(index);
     let mut said = String::new();
-    let mut lines = BufReader::new(index.0.stderr.take().expect("it is piped")).lines();
+    let mut lines = BufReader::new(index.stderr.take().expect("it is piped")).lines();
     while said.matches(" pages, ").count() < 3 {
         let line = lines.next().unwrap_or_else(|| panic!("it has ended: {said}"));
         said += &(line.expect("words") + "\n");
@@ -222,10 +199,10 @@ fn a_guest_that_is_left_out_is_spoken_of_once_if_somebody_can_do_something_or_ha
     ] {
         let directory = tempfile::tempdir().expect("a scratch directory");
         let uuid = uuid(number);
-        let qemu = Awaiting::start(&[&["-uuid", uuid], words].concat());
-        let said = said_by_an_index(directory.path(), &named(qemu.0.id(), uuid));
+        let qemu = awaiting(&[&["-uuid", uuid], words].concat());
+        let said = said_by_an_index(directory.path(), &named(qemu.id(), uuid));
         assert_eq!(said.matches("is left out").count(), of_all, "{said}");
-        let pid = format!("memory of process {} is left out", qemu.0.id());
+        let pid = format!("memory of process {} is left out", qemu.id());
         let line = said.lines().find(|line| line.contains(&pid));
         assert!(line.is_some_and(|line| line.contains(of_the_named)), "{said}");
         assert_eq!(said.matches("debug-threads=on").count(), 2 * usize::from(words.is_empty()));
@@ -236,8 +213,8 @@ fn a_guest_that_is_left_out_is_spoken_of_once_if_somebody_can_do_something_or_ha
 fn what_a_guest_would_cost_is_not_looked_for_while_it_may_be_arriving() {
     let directory = tempfile::tempdir().expect("a scratch directory");
     let scope = lab::scope(directory.path(), "test");
-    let qemu = Awaiting::start(&["-name", "debug-threads=on"]);
-    let pid = qemu.0.id().to_string();
+    let qemu = awaiting(&["-name", "debug-threads=on"]);
+    let pid = qemu.id().to_string();
     let index = directory.path().join("index").display().to_string();
     let (source, there) = (format!("--source=pid:{pid}"), format!("--there=here={index}"));
     let pageshare = |words: &[&str]| {

@@ -5,22 +5,11 @@ use crate::lab;
 use std::fs::{read, remove_file, write};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use pageshare::scope::Scope;
 use pageshare::sources::Library;
 use pageshare_index::PAGE_SIZE;
-
-/// A process that ends with the test.
-struct Kept(Child);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 #[test]
 fn an_index_that_is_kept_outlives_a_hangup_and_an_image_that_is_away_for_a_while() {
@@ -35,14 +24,14 @@ fn an_index_that_is_kept_outlives_a_hangup_and_an_image_that_is_away_for_a_while
         .stderr(Stdio::piped())
         .spawn()
         .expect("pageshare starts");
-    let mut index = Kept(index);
-    let mut log = BufReader::new(index.0.stderr.take().expect("it is piped")).lines();
+    let mut index = lab::Kept(index);
+    let mut log = BufReader::new(index.stderr.take().expect("it is piped")).lines();
     let mut says = |words: &str| {
         let said = log.by_ref().map_while(Result::ok).any(|line| line.contains(words));
         assert!(said, "it has ended and never said: {words}");
     };
     says("1 pages");
-    lab::signal("HUP", index.0.id());
+    lab::signal("HUP", index.id());
     let before = read(at("index")).expect("an index was written");
     remove_file(at("image")).expect("it is there");
     says("the index written before stays");

@@ -3,25 +3,17 @@
 use crate::lab;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use lab::Xorshift;
 use pageshare::scope::Scope;
 use pageshare::sources::{Scanned, scan};
 use pageshare_index::{HashKey, PAGE_SIZE};
 
-/// A QEMU with a name whose guest never runs, and what lies in its memory alone; killed when dropped.
+/// A QEMU with a name whose guest never runs, and what lies in its memory alone.
 pub(crate) struct Named {
-    pub(crate) qemu: Child,
+    pub(crate) qemu: lab::Kept,
     pages: Vec<[u8; PAGE_SIZE]>,
-}
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.qemu.kill();
-        let _ = self.qemu.wait();
-    }
 }
 
 impl Named {
@@ -42,7 +34,7 @@ impl Named {
             .stdin(Stdio::null())
             .spawn()
             .expect("QEMU starts");
-        Self { qemu, pages }
+        Self { qemu: lab::Kept(qemu), pages }
     }
 
     /// Waits until its pages lie in its memory.

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use pageshare::sources::arrival;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::{hangs, initramfs, wait_for};
+use super::{Kept, hangs, initramfs, wait_for};
 
 /// Its memory.
 pub const MEMORY: &str = "128M";
@@ -41,7 +41,7 @@ pub enum Incoming<'a> {
 
 /// A QEMU and its guest; killed when dropped.
 pub struct Guest {
-    child: Child,
+    child: Kept,
     qmp: Qmp,
     console: BufReader<UnixStream>,
     directory: TempDir,
@@ -260,7 +260,8 @@ impl Guest {
         let qmp = wait_for("QEMU's monitor", || {
             Qmp::connect("QEMU's monitor", &monitor, Duration::from_secs(30)).ok()
         });
-        let mut guest = Self { child, qmp, console: BufReader::new(console), directory };
+        let mut guest =
+            Self { child: Kept(child), qmp, console: BufReader::new(console), directory };
         if let Incoming::State(_) = incoming {
             wait_for("the saved state to run", || (guest.state() == "running").then_some(()));
         }
@@ -384,14 +385,6 @@ impl Guest {
         self.execute("migrate-set-parameters", json!({"max-bandwidth": 1_u64 << 40}));
         self.migrate(&format!("exec:cat > {}", path.display()));
         assert_eq!(self.migration_end(), "completed");
-    }
-}
-
-impl Drop for Guest {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -11,6 +11,7 @@ mod guest;
 mod hangs;
 pub mod host;
 mod initramfs;
+mod kept;
 pub mod pki;
 mod proxies;
 mod stage;
@@ -21,6 +22,7 @@ mod xorshift;
 
 pub use crowd::{Crowd, Crowded};
 pub use guest::{Guest, Incoming, Model, ports};
+pub use kept::Kept;
 pub use proxies::{Pair, Proxy, binary};
 pub use stage::{Fate, Stage, end};
 pub use tap::Tap;

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::guest::Guest;
-use super::{distance, hangs, pki, wait_for};
+use super::{Kept, distance, hangs, pki, wait_for};
 
 /// The program under test: this build's, or the one that `PAGESHARE_BINARY` names.
 pub fn binary() -> &'static str {
@@ -37,7 +37,7 @@ pub fn previous() -> (String, Vec<String>) {
 
 /// One proxy; killed when dropped.
 pub struct Proxy {
-    child: Child,
+    child: Kept,
     log: PathBuf,
     record: PathBuf,
 }
@@ -79,7 +79,7 @@ impl Proxy {
             .stderr(out)
             .spawn()
             .expect("the program under test starts");
-        let mut proxy = Self { child, log, record };
+        let mut proxy = Self { child: Kept(child), log, record };
         wait_for(&format!("`pageshare {role}` to listen"), || {
             let ended = proxy.child.try_wait().expect("our own child");
             assert!(ended.is_none(), "`pageshare {role}` ended: {}", proxy.log());
@@ -116,14 +116,6 @@ impl Proxy {
             .unwrap_or_else(|_| panic!("no record was written: {}", self.log()));
         assert_eq!(text.lines().count(), 1, "one migration, one line: {text}");
         serde_json::from_str(&text).expect("a record is JSON")
-    }
-}
-
-impl Drop for Proxy {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
