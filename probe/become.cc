@@ -29,17 +29,11 @@ void take_given() {
 
 }  // namespace
 
-void become(const Words& command, const std::string& folder) {
+void become(const Words& command) {
   const char* path = getenv("PATH");
   const std::string usual = path == nullptr ? "" : path;
   take_given();
-  if (!folder.empty() && chdir(folder.c_str()) != 0) {
-    throw std::runtime_error("cannot work in " + folder + ": " + strerror(errno));
-  }
-  std::vector<char*> argv;
-  argv.reserve(command.size() + 1);
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  std::vector<char*> argv = pointers_to(command);
   execvp(argv[0], argv.data());
   const int error = errno;
   if (command[0].find('/') == std::string::npos) {

@@ -1,13 +1,11 @@
 // How a program is started in a process that has led to it.
 #pragma once
 
-#include <string>
-
-#include "execute_options.h"
+#include "words.h"
 
 namespace tare::probe {
 
-/// Becomes the command, in the folder, with the variables that were handed over under other names.
+/// Becomes the command, with the variables that were handed over under other names.
 ///
 /// What leads to a program (setpriv, nsenter, chroot) has more rights than it, and would obey its
 /// variables as it does: LD_PRELOAD, PATH. So these travel as TARE_GIVEN_NAME, and get their names
@@ -15,6 +13,6 @@ namespace tare::probe {
 /// looked for on the one before.
 ///
 /// Throws a sentence where it cannot be started.
-[[noreturn]] void become(const Words& command, const std::string& folder);
+[[noreturn]] void become(const Words& command);
 
 }  // namespace tare::probe

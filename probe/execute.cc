@@ -180,10 +180,7 @@ class Ticks {
 
 // Starts a program in a process group of its own. Throws a sentence where it cannot be started.
 pid_t start_program(const Words& words, int input, int output, int errors) {
-  std::vector<char*> argv;
-  argv.reserve(words.size() + 1);
-  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  std::vector<char*> argv = tare::probe::pointers_to(words);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
@@ -390,11 +387,14 @@ class Orphans {
   }
 };
 
+void enter(const std::string& folder) {
+  if (!folder.empty() && chdir(folder.c_str()) != 0)
+    throw failed("cannot work in " + folder, errno);
+}
+
 void run(const Options& options) {
   const Orphans orphans;
-  if (!options.folder.empty() && chdir(options.folder.c_str()) != 0) {
-    throw failed("cannot work in " + options.folder, errno);
-  }
+  enter(options.folder);
   measure_empty(options);
   for (int i = 0; i < options.warmup; ++i) {
     if (!execute(options, true)) return;
@@ -416,7 +416,10 @@ int execute(int argc, char** argv) {
     return 2;
   }
   try {
-    if (options.become) tare::probe::become(options.command, options.folder);
+    if (options.become) {
+      enter(options.folder);
+      tare::probe::become(options.command);
+    }
   } catch (const std::exception& error) {
     fprintf(stderr, "execute: %s\n", error.what());
     return 127;

@@ -4,11 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
+
+#include "words.h"
 
 namespace tare::probe {
-
-using Words = std::vector<std::string>;
 
 constexpr int64_t kSecond = 1'000'000'000;
 // Of one output; a line of 1 MiB is all that is read.

@@ -21,6 +21,7 @@
 
 #include "costs.h"
 #include "measurement.h"
+#include "words.h"
 
 namespace tare::probe {
 namespace {
@@ -57,14 +58,11 @@ int wait_until_all_are_here(const Options& options) {
   return fd;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& program, int output) {
+[[noreturn]] void become(const Words& program, int output) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   dup2(output, STDOUT_FILENO);
   dup2(output, STDERR_FILENO);
-  std::vector<char*> argv;
-  argv.reserve(program.size() + 1);
-  for (const std::string& word : program) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
+  std::vector<char*> argv = pointers_to(program);
   execvp(argv[0], argv.data());
   _exit(127);
 }

@@ -53,7 +53,7 @@ int NodeClient::call(Request request, std::span<const std::byte> payload, Reply&
     int error = exchange(request, payload, reply, room);
     if (error == 0 && reply.magic != kReplyMagic) error = EPROTO;
     if (error == 0) return reply.error;
-    lose();
+    abandon();
     fail("lost the manager of node " + std::to_string(node_) + ": " + std::strerror(error));
     return EIO;
   }
@@ -79,7 +79,7 @@ int NodeClient::ask(const Request& request, std::span<const std::byte> payload, 
   }
   if (error == 0 && reply.payload > room.size()) error = EPROTO;
   if (error != 0) {
-    lose();
+    abandon();
     why = "lost the manager of node " + std::to_string(node_) +
           ", which passes on what is asked of node " + std::to_string(request.node) + ": " +
           std::strerror(error);
@@ -128,17 +128,13 @@ int NodeClient::exchange(Request request, std::span<const std::byte> payload, Re
   return receive_all(*channel_, room.data() + have, reply.payload - have);
 }
 
-void NodeClient::abandon() { lose(); }
-
-// Before memory is taken for words of it, which may not be had: nobody must go on with half a
-// reply.
-void NodeClient::lose() {
+void NodeClient::abandon() {
   broken_ = true;
   channel_.reset();
 }
 
 void NodeClient::fail(const std::string& why) {
-  lose();
+  abandon();
   if (!settings_.quiet) {
     std::fprintf(stderr,
                  "nvio: %s; I/O on that node's part of the job's files fails from here on. What "

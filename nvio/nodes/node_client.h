@@ -32,7 +32,8 @@ class NodeClient {
            std::span<std::byte> room = {});
 
   bool is_broken() const { return broken_; }
-  // In a forked child: leaves the connection to its parent.
+  // Leaves the connection for good: to the parent, in a forked child; or one that is lost, before
+  // memory is taken for words of it, which may not be had: nobody must go on with half a reply.
   void abandon();
 
  private:
@@ -42,7 +43,6 @@ class NodeClient {
           std::span<std::byte> room, std::string& why);
   int exchange(Request request, std::span<const std::byte> payload, Reply& reply,
                std::span<std::byte> room);
-  void lose();
   void fail(const std::string& why);
 
   const Settings& settings_;

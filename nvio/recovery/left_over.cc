@@ -1,7 +1,6 @@
 #include "left_over.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -35,8 +34,7 @@ class OrphanMark {
   // Takes no memory. False where no segment is there that could refuse anybody.
   bool set() const {
     const std::uint32_t orphaned = 1;
-    struct stat status {};
-    if (fd_ < 0 || real().fstat(fd_, &status) != 0 || status.st_nlink == 0) return false;
+    if (fd_ < 0 || is_removed(fd_)) return false;
     return !is_joinable_ ||
            write_fully(fd_, &orphaned, sizeof orphaned, offsetof(SegmentHeader, orphaned)) >= 0;
   }

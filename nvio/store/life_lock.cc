@@ -1,6 +1,5 @@
 #include "life_lock.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,12 +14,17 @@ namespace {
 constexpr off_t kLife = 0;
 constexpr off_t kDoor = 1;
 
+struct flock lock_of(off_t byte, LifeLock::Kind kind) {
+  struct flock found {};
+  found.l_type = static_cast<short>(kind);
+  found.l_whence = SEEK_SET;
+  found.l_start = byte;
+  found.l_len = 1;
+  return found;
+}
+
 bool lock(int fd, off_t byte, LifeLock::Kind kind, int command) {
-  struct flock wanted {};
-  wanted.l_type = static_cast<short>(kind);
-  wanted.l_whence = SEEK_SET;
-  wanted.l_start = byte;
-  wanted.l_len = 1;
+  struct flock wanted = lock_of(byte, kind);
   int result = 0;
   do {
     result = fcntl(fd, command, &wanted);
@@ -48,18 +52,11 @@ bool LifeLock::take_alone() { return lock(fd_, kLife, Kind::exclusive, F_OFD_SET
 void LifeLock::give_up() { lock(fd_, kLife, Kind::none, F_OFD_SETLK); }
 
 LifeLock::Kind LifeLock::of_others() const {
-  struct flock found {};
-  found.l_type = F_WRLCK;
-  found.l_whence = SEEK_SET;
-  found.l_start = kLife;
-  found.l_len = 1;
+  struct flock found = lock_of(kLife, Kind::exclusive);
   return fcntl(fd_, F_OFD_GETLK, &found) == 0 ? Kind{found.l_type} : Kind::none;
 }
 
-bool LifeLock::is_removed() const {
-  struct stat status {};
-  return real().fstat(fd_, &status) != 0 || status.st_nlink == 0;
-}
+bool LifeLock::is_removed() const { return nvio::is_removed(fd_); }
 
 LifeLock::Door::Door(const LifeLock& life) : fd_(life.fd_) {
   lock(fd_, kDoor, Kind::exclusive, F_OFD_SETLKW);

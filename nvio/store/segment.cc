@@ -292,10 +292,7 @@ bool Segment::holds_unwritten() const {
                      [](const FileEntry& entry) { return entry.holds_unwritten(); });
 }
 
-bool Segment::is_removed() const {
-  struct stat status {};
-  return real().fstat(fd_, &status) != 0 || status.st_nlink == 0;
-}
+bool Segment::is_removed() const { return nvio::is_removed(fd_); }
 
 std::uint32_t Segment::find_group(const Bucket& bucket, std::uint32_t file, std::uint64_t index) {
   std::uint32_t at = bucket.head;

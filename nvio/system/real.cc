@@ -76,6 +76,11 @@ ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset) {
   return total;
 }
 
+bool is_removed(int fd) {
+  struct stat status {};
+  return real().fstat(fd, &status) != 0 || status.st_nlink == 0;
+}
+
 bool may_reach(std::uint64_t end) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || end <= limit.rlim_cur;

@@ -32,6 +32,9 @@ ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset
 // `vectors` is used up.
 ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
 
+// Whether the file behind the descriptor has no name left; so it counts too if nobody can tell.
+bool is_removed(int fd);
+
 // Whether this process may make files so long. Where it may not, what tries is not only refused:
 // the kernel ends the program (SIGXFSZ), which never asked for such a file.
 bool may_reach(std::uint64_t end);
