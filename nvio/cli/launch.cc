@@ -13,19 +13,32 @@
 namespace nvio {
 namespace {
 
-volatile std::sig_atomic_t g_child = 0;
-
-// What a terminal sends goes to the command itself, too: twice, launchers take for a wish to be
-// killed at once.
-void pass_on(int signal, siginfo_t* from, void*) {
-  if (g_child > 0 && from->si_code != SI_KERNEL) kill(static_cast<pid_t>(g_child), signal);
+// What ends a process, and what launchers take for a request; SIGPIPE, so that no message to a
+// reader that is gone ends us before all stores are written. What is ignored on purpose stays so,
+// for the command, too: a script's `nvio run ... &`, nohup.
+sigset_t passed_on() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int signal :
+       {SIGHUP, SIGINT, SIGQUIT, SIGPIPE, SIGALRM, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU}) {
+    struct sigaction now {};
+    sigaction(signal, nullptr, &now);
+    if (now.sa_handler != SIG_IGN) sigaddset(&signals, signal);
+  }
+  return signals;
 }
 
-int wait_for(pid_t child) {
+// With the signals and SIGCHLD blocked. What a terminal sends goes to the command itself, too:
+// twice, launchers take for a wish to be killed at once.
+int wait_for(pid_t child, const sigset_t& signals) {
   int status = 0;
-  while (waitpid(child, &status, 0) < 0) {
-    if (errno != EINTR) return 1;
+  pid_t ended = 0;
+  while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
+    siginfo_t from{};
+    const int signal = sigwaitinfo(&signals, &from);
+    if (signal > 0 && signal != SIGCHLD && from.si_code != SI_KERNEL) kill(child, signal);
   }
+  if (ended < 0) return 1;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -51,22 +64,20 @@ int launch(const std::string& library, const std::vector<std::string>& command) 
   const std::string preload =
       preloaded == nullptr || *preloaded == '\0' ? library : library + ":" + preloaded;
 
-  struct sigaction action {};
-  action.sa_sigaction = pass_on;
-  action.sa_flags = SA_SIGINFO;
-  sigemptyset(&action.sa_mask);
-  for (const int signal : {SIGTERM, SIGINT}) {
-    struct sigaction before {};
-    sigaction(signal, nullptr, &before);
-    // What is ignored on purpose stays so, for the command, too: a script's `nvio run ... &`.
-    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
-  }
+  // Blocked from before the command is there: what comes meanwhile waits until it can be passed on.
+  // They stay so: what comes once it has ended must not keep its stores from being written.
+  sigset_t signals = passed_on();
+  sigaddset(&signals, SIGCHLD);
+  std::signal(SIGCHLD, SIG_DFL);  // ignored, it would not come
+  sigset_t before;
+  sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t child = fork();
   if (child < 0) {
     std::fprintf(stderr, "nvio: cannot start a process: %s\n", std::strerror(errno));
     return 1;
   }
   if (child == 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
     setenv("LD_PRELOAD", preload.c_str(), 1);
     std::vector<char*> words;
     words.reserve(command.size() + 1);
@@ -76,8 +87,7 @@ int launch(const std::string& library, const std::vector<std::string>& command) 
     std::fprintf(stderr, "nvio: cannot run %s: %s\n", words[0], std::strerror(errno));
     _exit(127);
   }
-  g_child = child;
-  return wait_for(child);
+  return wait_for(child, signals);
 }
 
 }  // namespace nvio

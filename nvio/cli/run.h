@@ -19,7 +19,8 @@ struct RunOptions {
 std::string names_to_set();
 
 // Runs the command to its end and returns its exit status (128 + signal when it was killed).
-// SIGINT and SIGTERM go on to it. What a killed job left in its store is written to its files.
+// Signals that would end this process go on to it. What a killed job left in its store is written
+// to its files.
 int run(const RunOptions& options);
 
 }  // namespace nvio
