@@ -143,6 +143,8 @@ int run(const RunOptions& options) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", complaint.c_str());
   }
   if (!settings.complaints.empty()) return 2;
+  // Of all processes, also where a site's TaskProlog has another folder for jobs that name none.
+  setenv("NVIO_STORE", settings.store.c_str(), 1);
   for (const std::string& unknown : settings.unknown) {
     // Held to the end of the run: no rank says it again.
     if (is_first_to_say(unknown.c_str())) std::fprintf(stderr, "nvio run: %s\n", unknown.c_str());

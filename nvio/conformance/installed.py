@@ -5,11 +5,12 @@
 
 `cmake --install`, then: pkg-config tells where the library is; task-prolog's lines are a task's
 environment; all ranks of a job under a faked Slurm environment are killed; epilog writes back what
-the job had synced, and leaves no store.
+the job had synced, and leaves no store. With `nvio run` around such tasks, it has done so itself.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,8 @@ from launch import Launch, RunError, command_line, say
 JOB = "4711"
 SETTINGS = {"NVIO_ADMIT": "always", "NVIO_CAPACITY": "4M", "NVIO_SIGTERM": "off"}
 """The launcher terminates the ranks that are left: these must not write all back and clean up."""
+TASK = 'eval "$("$0")"; exec "$@"'
+"""A shell's words for what Slurm does: the first is task-prolog, the others are the task."""
 CELLS = 500
 SEED = 7
 
@@ -77,13 +80,14 @@ def check_pkg_config(prefix: Path) -> None:
         raise RunError(f"pkg-config says {library}, which is not there")
 
 
-def run_killed_job(launch: Launch, job: SlurmJob, folder: Path) -> None:
-    """A job whose ranks are all killed, its epilog, and every cell of its file."""
+def kill_job(launch: Launch, folder: Path, environment: dict[str, str], *around: str) -> None:
+    """Run a job, with these words before its launcher's, until all its ranks are killed."""
     program = str((launch.build / f"killed-{launch.mpi}").resolve())
     progress = folder / "progress"
+    words = [program, str(folder / "file"), str(progress), str(CELLS), str(SEED)]
     process = subprocess.Popen(
-        launch.command([program, str(folder / "file"), str(progress), str(CELLS), str(SEED)]),
-        env=job.task_environment() | SETTINGS,
+        [*around, *launch.command(words)],
+        env=environment | SETTINGS,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -94,17 +98,42 @@ def run_killed_job(launch: Launch, job: SlurmJob, folder: Path) -> None:
         for pid in ranks_of(process, program):
             with suppress(ProcessLookupError):  # the launcher ends the others after the first
                 os.kill(pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=60)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+
+def check_file(launch: Launch, folder: Path) -> None:
+    """Every cell of the killed job's file is as its rank had synced it."""
+    synced = read_progress(folder / "progress", launch.ranks)
+    check((folder / "file").read_bytes(), allowed_rounds(SEED, launch.ranks, CELLS, synced))
+
+
+def check_epilog(launch: Launch, job: SlurmJob, folder: Path) -> None:
+    """A job whose ranks are all killed, its epilog, and its file."""
+    kill_job(launch, folder, job.task_environment())
     if not list(job.store.glob(f"nvio-*-slurm-{JOB}.*")):
         raise RunError("the job made no store of its Slurm job's name: was nvio there?")
     said = output_of([job.script("epilog")], job.environment)
     if list(job.store.iterdir()):
         raise RunError(f"the epilog left the store: {said}")
-    synced = read_progress(progress, launch.ranks)
-    check((folder / "file").read_bytes(), allowed_rounds(SEED, launch.ranks, CELLS, synced))
+    check_file(launch, folder)
+
+
+def check_run(launch: Launch, job: SlurmJob, folder: Path) -> None:
+    """`nvio run` finds the store of tasks to which the site would give a folder of its own."""
+    told = folder / "stats.json"
+    run = [str(job.prefix / "bin" / "nvio"), "run", "--stats-file", str(told), "--"]
+    task = ["sh", "-c", TASK, job.script("task-prolog")]
+    kill_job(launch, folder, job.environment | {"NVIO": "1"}, *run, *task)
+    if json.loads(told.read_text())["processes"] != launch.ranks:
+        raise RunError(f"nvio served not all ranks under nvio run: {told.read_text()}")
+    if left := list(job.store.iterdir()):
+        raise RunError(f"nvio run did not see {left[0]}")
+    check_file(launch, folder)
 
 
 def main() -> int:
@@ -120,7 +149,10 @@ def main() -> int:
             command = ["cmake", "--install", str(options.build), "--prefix", str(prefix)]
             output_of(command, dict(os.environ))
             check_pkg_config(prefix)
-            run_killed_job(launch, SlurmJob(prefix, store), folder)
+            for one in (check_epilog, check_run):
+                own = folder / one.__name__
+                own.mkdir()
+                one(launch, SlurmJob(prefix, store), own)
         except RunError as problem:
             say(str(problem))
             return 1
