@@ -51,7 +51,13 @@ std::string find_library() {
   const std::string folder = path.substr(0, path.rfind('/'));
   for (const std::string& candidate : {folder + "/libnvio.so", folder + "/../lib/nvio/libnvio.so",
                                        folder + "/../" NVIO_LIBDIR "/nvio/libnvio.so"}) {
-    if (access(candidate.c_str(), R_OK) == 0) return candidate;
+    if (access(candidate.c_str(), R_OK) != 0) continue;
+    if (candidate.find_first_of(" :") == std::string::npos) return candidate;
+    std::fprintf(stderr,
+                 "nvio: LD_PRELOAD takes no path with a space or a colon, as %s has: install nvio "
+                 "elsewhere\n",
+                 candidate.c_str());
+    return {};
   }
   std::fprintf(stderr,
                "nvio: libnvio.so is neither beside this program nor in its lib folder: is nvio "

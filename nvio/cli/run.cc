@@ -132,17 +132,25 @@ int run(const RunOptions& options) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", problem.c_str());
     return 2;
   }
-  const std::string& told = options.statistics_file;
-  if (!told.empty() && !std::ofstream(told, std::ios::app)) {
-    std::fprintf(stderr, "nvio run: %s; nothing was run\n", failed("cannot write " + told).c_str());
-    return 2;
-  }
   setenv("NVIO_SESSION", name_of_run().c_str(), 1);
-  const Settings settings = read_settings_of_process();
+  Settings settings = read_settings_of_process();
+  if (const char* traces = std::getenv("NVIO_RECORD"); traces != nullptr && *traces != '\0') {
+    settings.complaints.push_back(std::string("NVIO_RECORD=") + traces +
+                                  " has programs recorded in place of cached: unset it");
+  }
+  const std::string& told = options.statistics_file;
+  if (!told.empty() && settings.statistics == Statistics::off) {
+    settings.complaints.push_back("--stats-file " + told +
+                                  ": there is nothing to write with --stats=off");
+  }
   for (const std::string& complaint : settings.complaints) {
     std::fprintf(stderr, "nvio run: %s; nothing was run\n", complaint.c_str());
   }
   if (!settings.complaints.empty()) return 2;
+  if (!told.empty() && !std::ofstream(told, std::ios::app)) {
+    std::fprintf(stderr, "nvio run: %s; nothing was run\n", failed("cannot write " + told).c_str());
+    return 2;
+  }
   // Of all processes, also where a site's TaskProlog has another folder for jobs that name none.
   setenv("NVIO_STORE", settings.store.c_str(), 1);
   for (const std::string& unknown : settings.unknown) {
@@ -158,8 +166,7 @@ int run(const RunOptions& options) {
     if (finished == 0) finished = one;
   }
   remove_rendezvous(settings);
-  if (stats && !stats->tell(options.command, options.statistics_file) && finished == 0)
-    finished = 1;
+  if (stats && !stats->tell(options.command, told) && finished == 0) finished = 1;
   return result != 0 ? result : finished;
 }
 

@@ -11,6 +11,7 @@ which scripts read. Root looks into each folder as its own owner.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,7 @@ WRONG = {
     ("run", "--store", "here", "--", "true"): (2, "absolute path"),
     ("run", "--stats=more", "--", "true"): (2, "off, job or ranks"),
     ("run", "--stats-file", "/nowhere/stats", "--", "true"): (2, "cannot write /nowhere/stats"),
+    ("run", "--stats=off", "--stats-file", "/dev/null", "--", "true"): (2, "nothing to write"),
     ("run", "--stats", "--", "true"): (0, "nvio served no process of this command"),
     ("run", "--", "sh", "-c", GOING): (0, ""),
     ("list", "/nowhere"): (1, "cannot look into /nowhere"),
@@ -64,10 +66,21 @@ def main() -> int:
             for words, ends in (WRONG | empty | others).items()
             if (line := tried(nvio, words, ends))
         ]
+    recording = ("NVIO_RECORD=/tmp", nvio, "run", "--", "true")
+    lines = [tried("env", recording, (2, "recorded in place of cached")), tried_apart(nvio)]
+    wrong += [line for line in lines if line is not None]
     if os.geteuid() == 0:
         wrong += tried_as_owners(nvio)
     say("\n".join(wrong) or "every wrong word was named")
     return 1 if wrong else 0
+
+
+def tried_apart(nvio: str) -> str | None:
+    """Call a copy of nvio in a folder that LD_PRELOAD cannot name."""
+    with tempfile.TemporaryDirectory(prefix="nvio of ") as folder:
+        (Path(folder) / "libnvio.so").touch()
+        copy = shutil.copy(nvio, folder)
+        return tried(copy, ("run", "--", "true"), (1, "LD_PRELOAD takes no path"))
 
 
 def tried_as_owners(nvio: str) -> list[str]:
