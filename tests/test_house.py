@@ -83,6 +83,14 @@ def test_rooms_of_nvio_know_only_those_below():
     assert set(height) == {path.parent.name for path in nvio.glob("*/*.cc")} - apart
 
 
+def test_the_spack_recipe_of_nvio_names_what_its_build_requires():
+    built = (HOME / "nvio/CMakeLists.txt").read_text().partition("if(BUILD_TESTING)")[0]
+    recipe = (HOME / "nvio/clusters/spack/package.py").read_text()
+    for name in re.findall(r"find_package\((?!Threads)(\w+)", built):
+        package = name.lower().rstrip("3").replace("_", "-")
+        assert re.search(f'depends_on\\("{package}["@]', recipe), name
+
+
 def test_statistics_know_no_files_and_nothing_else_of_tare():
     for path in files("src/tare/stats/*.py"):
         foreign = {i for i in imports(path) if i.startswith("tare") and "tare.stats" not in i}

@@ -24,6 +24,7 @@ class Nvio(CMakePackage):
     depends_on("cmake@3.20:", type="build")
     depends_on("python@3.9:", type="build")
     depends_on("cli11", type="build")
+    depends_on("nlohmann-json", type="build")
     depends_on("mpich", type="build", when="+mpich")
     depends_on("openmpi", type="build", when="+openmpi")
     depends_on("pmdk", when="+pmem")
