@@ -80,7 +80,7 @@ def passed_on(nvio: str, folder: Path) -> list[str]:
     return wrong
 
 
-def at_the_start(nvio: str, _: Path) -> list[str]:
+def at_the_start(nvio: str, _folder: Path) -> list[str]:
     """A signal that comes before the command has begun reaches it."""
     lost = 0
     for _ in range(STARTS):
@@ -105,7 +105,7 @@ def unread(nvio: str, folder: Path) -> list[str]:
     return [f"without a reader of its messages it ended with {done.returncode}"]
 
 
-def ignored(nvio: str, _: Path) -> list[str]:
+def ignored(nvio: str, _folder: Path) -> list[str]:
     """Signals that are ignored on purpose end neither the command nor nvio."""
     done = subprocess.run(["sh", "-c", DEAF, nvio], check=False)
     return [] if done.returncode == 7 else ["a signal that was ignored ended the command"]
