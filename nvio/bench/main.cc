@@ -392,7 +392,8 @@ int main_throwing(int argc, char** argv) {
   Options options;
   const auto add_common = [&options](CLI::App* command) {
     command->add_option("--clients", options.clients, "Processes that ask at the same time")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(CLI::Range(1U, 10000U));
     command->add_option("--rounds", options.rounds, "Rounds, each of all ways in turns")
         ->capture_default_str()
         ->check(CLI::Range(6U, 10000U));
@@ -408,7 +409,8 @@ int main_throwing(int argc, char** argv) {
   latencies
       ->add_option("--idle-seconds", options.idle_seconds,
                    "How long to watch an idle manager's processor time")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 3600.0));
   CLI::App* writes = app.add_subcommand(
       "writes", "4 KiB writes that are waited for, against queued ones, under load");
   add_common(writes);
@@ -418,13 +420,18 @@ int main_throwing(int argc, char** argv) {
       "scale",
       "Connections and memory of a job's managers, its opens, syncs and closes, over its nodes");
   ScaleOptions scaled;
-  scales->add_option("--nodes", scaled.nodes, "Nodes of a job")->capture_default_str();
+  scales->add_option("--nodes", scaled.nodes, "Nodes of a job")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, unsigned{kMaxNodes}));
   scales->add_option("--ranks", scaled.ranks, "Its ranks, which wait rather than spin")
       ->capture_default_str()
       ->check(CLI::Range(1U, 10000U));
   scales->add_option("--repeats", scaled.repeats, "Jobs of each kind, in turns")
-      ->capture_default_str();
-  scales->add_option("--rounds", scaled.rounds, "Files of each job")->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 10000U));
+  scales->add_option("--rounds", scaled.rounds, "Files of each job")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 1000000U));
   scales->add_flag("!--no-direct", scaled.direct, "Not with connections=direct");
   scales->add_flag("!--no-relayed", scaled.relayed, "Not with connections=relayed");
   scales->add_flag("!--no-lost", scaled.lost, "Do not stop and kill managers in the end");
