@@ -10,7 +10,6 @@
 //
 // The nodes are simulated on this machine. Prints JSON.
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +31,7 @@
 #include "echo_server.h"
 #include "folder.h"
 #include "harness.h"
+#include "placed.h"
 #include "scale.h"
 #include "shared_file.h"
 
@@ -47,25 +47,6 @@ struct Options {
   unsigned operations = 2000;
   double idle_seconds = 5;
   double think_us = 20;
-};
-
-// The client's process runs on the first processor and what it starts on the second, if there are
-// two: manager and echo server stand in the same place.
-class Placed {
- public:
-  explicit Placed(int processor) {
-    sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<unsigned>(processor), &one);
-    if (CPU_COUNT(&before_) > processor) sched_setaffinity(0, sizeof one, &one);
-  }
-  Placed(const Placed&) = delete;
-  Placed& operator=(const Placed&) = delete;
-  ~Placed() { sched_setaffinity(0, sizeof before_, &before_); }
-
- private:
-  cpu_set_t before_{};
 };
 
 Settings two_nodes(const Folder& folder, Connections connections = Connections::direct) {
