@@ -292,6 +292,25 @@ TEST_F(Cli, OneRunAtATimeMakesAnOutput) {
   EXPECT_EQ(files(), 2);
 }
 
+TEST_F(Cli, FilesThatWalksDidNotMakeStay) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  for (const char* const beside : {".lock", ".partial", ".scratch0", ".import"}) {
+    const std::string mine = in("poetry") + beside;
+    std::ofstream(mine) << "Roses are red";
+    const Outcome refused = walks("power " + in("g.wm") + " -o " + in("poetry"));
+    EXPECT_EQ(refused.code, 1) << beside;
+    EXPECT_NE(refused.text.find(mine + " is no file of walks"), std::string::npos) << refused.text;
+    EXPECT_EQ(std::filesystem::file_size(mine), 13U);
+    std::filesystem::remove(mine);
+  }
+  // What killed runs leave: a lock, a matrix without its header, a finished one, a text.
+  std::ofstream(in("x.wm.lock")).close();
+  std::ofstream(in("x.wm.partial")) << std::string(5000, '\0');
+  std::filesystem::copy_file(in("g.wm"), in("x.wm.scratch0"));
+  std::ofstream(in("x.wm.import")) << "%%MatrixMarket";
+  EXPECT_EQ(walks("power " + in("g.wm") + " -o " + in("x.wm")).code, 0);
+}
+
 // A sum of cells of which some stand for more is no exact number, and does not pass for one.
 TEST_F(Cli, WhatIsMadeOfCutCellsIsAtLeastThat) {
   walks("generate " + in("g.wm") + " --vertices 40 --probability 1");
