@@ -311,6 +311,19 @@ TEST_F(Cli, FilesThatWalksDidNotMakeStay) {
   EXPECT_EQ(walks("power " + in("g.wm") + " -o " + in("x.wm")).code, 0);
 }
 
+// ROMIO takes what stands before a colon for a kind of file system.
+TEST_F(Cli, AColonInANameIsRefusedWhereTheMpiWouldTakeAnotherFile) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  std::filesystem::copy_file(in("g.wm"), in("12:30.wm"));
+  const Outcome info = walks("info " + in("12:30.wm"));
+  if (std::string(std::getenv("WALKS_BINARY")).ends_with("openmpi")) {
+    EXPECT_EQ(info.code, 0) << info.text;
+  } else {
+    EXPECT_EQ(info.code, 1);
+    EXPECT_NE(info.text.find("name the file without a colon"), std::string::npos) << info.text;
+  }
+}
+
 // A sum of cells of which some stand for more is no exact number, and does not pass for one.
 TEST_F(Cli, WhatIsMadeOfCutCellsIsAtLeastThat) {
   walks("generate " + in("g.wm") + " --vertices 40 --probability 1");
