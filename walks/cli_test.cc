@@ -175,6 +175,9 @@ TEST_F(Cli, VerifyRowsAsksForVerification) {
   EXPECT_NE(power.text.find("verified: 5 rows equal"), std::string::npos) << power.text;
   const Outcome verify = walks("verify " + in("g.wm") + " " + in("g2.wm") + " --verify-rows 6");
   EXPECT_NE(verify.text.find("verified: 6 rows equal"), std::string::npos) << verify.text;
+  const Outcome all =
+      walks("verify " + in("g.wm") + " " + in("g2.wm") + " --rows 18446744073709551615");
+  EXPECT_NE(all.text.find("verified: 20 rows equal"), std::string::npos) << all.text;
 }
 
 TEST_F(Cli, VerifyTakesNoResultForTheGraph) {
