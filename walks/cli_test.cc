@@ -144,6 +144,25 @@ TEST_F(Cli, WeightsOfATextHaveTheCellsThatAreAskedFor) {
                               "byte(s); walks convert --cell 2 makes a matrix of wider cells\n");
 }
 
+TEST_F(Cli, AWalkThatWasNotLookedForIsNotDenied) {
+  std::ofstream(in("line.txt")) << "1 2\n2 3\n3 4\n";
+  const std::string ends = " --from 1 --to 4";
+  const std::string none = "shortest walk from 1 to 4: none up to length 2\n";
+  const Outcome paths =
+      walks("paths " + in("line.txt") + " --longest 2 -o " + in("l.wm") + ends + " --quiet");
+  EXPECT_NE(paths.text.find(none), std::string::npos) << paths.text;
+  EXPECT_EQ(walks("between " + in("l.wm") + ends).text, none);
+  const Outcome record = walks("between --json " + in("l.wm") + ends);
+  EXPECT_TRUE(nlohmann::json::parse(record.text)["length"].is_null()) << record.text;
+  // A length of 300, in a cell that is then cut.
+  std::fstream lengths(in("l.wm"), std::ios::binary | std::ios::in | std::ios::out);
+  lengths.seekp(4096 + 3 * 2).write("\x2c\x01", 2);
+  lengths.close();
+  walks("convert " + in("l.wm") + " --cell 1 --saturate -o " + in("l1.wm"));
+  EXPECT_EQ(walks("between " + in("l1.wm") + ends).text,
+            "shortest walk from 1 to 4: at least 255\n");
+}
+
 TEST_F(Cli, PowerWritesVerifiesAndRecords) {
   const Outcome made = walks("generate " + in("g.wm") + " --vertices 60 --probability 0.1");
   EXPECT_EQ(made.code, 0) << made.text;

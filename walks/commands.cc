@@ -133,6 +133,28 @@ Answer keep_graph(Team& team, MatrixFile& matrix, const ImportSummary& summary, 
   return answer;
 }
 
+std::string name_ends(const Options& options, Answer& answer) {
+  answer.record["from"] = *options.from;
+  answer.record["to"] = *options.to;
+  return "from " + std::to_string(*options.from) + " to " + std::to_string(*options.to);
+}
+
+// Where only lengths up to some were looked for, to find none says nothing of longer ones.
+void tell_length(const Header& lengths, std::uint64_t length, const Options& options,
+                 Answer& answer) {
+  const bool cut = lengths.saturated && length == largest(lengths.cell);
+  answer.text += "shortest walk " + name_ends(options, answer) + ": ";
+  answer.record["length"] = length == 0 ? Json() : Json(length);
+  answer.record["at_least"] = cut;
+  if (length > 0) {
+    answer.text += (cut ? "at least " : "") + std::to_string(length) + "\n";
+  } else if (lengths.power == 0) {
+    answer.text += "none\n";
+  } else {
+    answer.text += "none up to length " + std::to_string(lengths.power) + "\n";
+  }
+}
+
 Answer run_generate(Team& team, const Options& options) {
   Header header;
   header.n = options.vertices;
@@ -283,14 +305,8 @@ Answer run_paths(Team& team, const Options& options) {
   MatrixFile result = MatrixFile::open(team, options.output);
   answer.record["output"] = describe_matrix(options.output, result.header());
   if (options.from) {
-    const std::uint64_t length = walks_between(team, result, 1, from, to, options.access);
-    answer.record["from"] = *options.from;
-    answer.record["to"] = *options.to;
-    answer.record["length"] = length;
-    const std::string ends = std::to_string(*options.from) + " to " + std::to_string(*options.to);
-    answer.text += length == 0
-                       ? "no walk from " + ends + "\n"
-                       : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
+    tell_length(result.header(), walks_between(team, result, 1, from, to, options.access), options,
+                answer);
   }
   if (options.verify) verify_result(team, graph, result, options, answer);
   return answer;
@@ -329,18 +345,13 @@ Answer run_between(Team& team, const Options& options) {
                     row_of(*options.to, input), options.access);
   Answer answer;
   answer.record["input"] = graph.describe();
-  answer.record["from"] = *options.from;
-  answer.record["to"] = *options.to;
-  const std::string ends =
-      "from " + std::to_string(*options.from) + " to " + std::to_string(*options.to);
   if (input.kind == Kind::kLengths) {
-    answer.record["length"] = walks;
-    answer.text = "shortest walk " + ends + ": " +
-                  (walks == 0 ? std::string("none") : std::to_string(walks)) + "\n";
+    tell_length(input, walks, options, answer);
     return answer;
   }
   // What was summed of cells that are cut may be more, whatever it came to.
   const bool cut = input.saturated && (options.exponent > 1 || walks == largest(input.cell));
+  const std::string ends = name_ends(options, answer);
   answer.record["length"] = input.power * options.exponent;
   answer.record["walks"] = walks;
   answer.record["at_least"] = cut;
