@@ -137,11 +137,37 @@ TEST_F(Cli, WeightsOfATextHaveTheCellsThatAreAskedFor) {
   const Outcome market =
       walks("convert " + in("w.txt") + " --cell 2 --to-market -o " + in("w.mtx"));
   EXPECT_EQ(market.code, 0) << market.text;
+  const Outcome cut = walks("convert " + in("w.txt") + " --saturate -o " + in("w1.wm"));
+  EXPECT_EQ(cut.code, 0) << cut.text;
+  EXPECT_EQ(walks("between " + in("w1.wm") + " --from 1 --to 2").text,
+            "at least 255 walks of length 1 from 1 to 2\n");
   const Outcome refused = walks("triangles " + in("w.txt"));
   EXPECT_EQ(refused.code, 1);
   EXPECT_EQ(refused.text, "walks: " + in("w.txt") +
                               ", line 1: edge 1 -> 2 has a weight that does not fit a cell of 1 "
                               "byte(s); walks convert --cell 2 makes a matrix of wider cells\n");
+}
+
+TEST_F(Cli, OptionsThatTheGraphDoesNotObeyAreRefused) {
+  std::ofstream(in("g.txt")) << "1 1\n1 2\n2 3\n";
+  walks("convert " + in("g.txt") + " -o " + in("g.wm"));
+  for (const std::string option : {"--no-loops", "--undirected", "--duplicates one"}) {
+    const Outcome matrix = walks("power " + in("g.wm") + " " + option + " -o " + in("x.wm"));
+    EXPECT_EQ(matrix.code, 1) << option;
+    EXPECT_NE(matrix.text.find(" is a walks matrix, and " + option.substr(0, option.find(' '))),
+              std::string::npos)
+        << matrix.text;
+  }
+  const Outcome market = walks("power " + kData + "/paper.mtx --undirected -o " + in("x.wm"));
+  EXPECT_EQ(market.code, 1);
+  EXPECT_NE(market.text.find("--undirected is for edge lists"), std::string::npos) << market.text;
+  // These a matrix obeys.
+  EXPECT_EQ(walks("convert " + in("g.wm") + " --no-loops --to-market -o " + in("g.mtx")).code, 0);
+  std::ifstream text(in("g.mtx"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(text), {}),
+            "%%MatrixMarket matrix coordinate integer general\n3 3 2\n1 2 1\n2 3 1\n");
+  const Outcome directed = walks("triangles --undirected " + kData + "/paper.mtx");
+  EXPECT_NE(directed.text.find("is not undirected"), std::string::npos) << directed.text;
 }
 
 TEST_F(Cli, AWalkThatWasNotLookedForIsNotDenied) {

@@ -20,11 +20,18 @@
 namespace walks {
 namespace {
 
+// An error that all ranks find by themselves, alike.
+[[noreturn]] void refuse(const std::string& what) { throw AgreedError(what); }
+
 // A graph to read: a matrix file, or a text that was turned into one for the time of the run.
 class Graph {
  public:
   Graph(Team& team, const Options& options) : path_(options.graph) {
     if (is_matrix(team, options.graph)) {
+      if (!options.for_texts.empty()) {
+        refuse(path_ + " is a walks matrix, and " + options.for_texts +
+               " is for texts; give it to the walks convert that makes the matrix");
+      }
       file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, options.graph));
       return;
     }
@@ -71,9 +78,6 @@ class Graph {
   std::unique_ptr<DoomedFile> imported_;  // outlives file_
   std::unique_ptr<MatrixFile> file_;
 };
-
-// An error that all ranks find by themselves, alike.
-[[noreturn]] void refuse(const std::string& what) { throw AgreedError(what); }
 
 // The row of a vertex that the user named by its number.
 std::int64_t row_of(std::uint64_t vertex, const Header& header) {
@@ -185,7 +189,7 @@ Answer run_convert(Team& team, const Options& options) {
   DoomedFile partial(options.output + ".partial", team.leads());
   Answer answer;
   if (options.to_market) {
-    export_text(team, graph.file(), partial.path(), options.access);
+    export_text(team, graph.file(), partial.path(), options.access, options.import.no_loops);
     const Header& header = graph.file().header();
     answer.record["output"] = {
         {"path", options.output}, {"format", "matrix-market"}, {"saturated", header.saturated}};
@@ -201,7 +205,7 @@ Answer run_convert(Team& team, const Options& options) {
     team.begin("copying " + options.graph);
     MatrixFile matrix = MatrixFile::create(team, partial.path(), header, false);
     const bool cut = copy(team, graph.file(), matrix, options.access.pattern, options.access.memory,
-                          options.saturate, options.import.no_loops);
+                          options.import.saturate, options.import.no_loops);
     matrix.set_saturated(header.saturated || cut);
     matrix.finish();
     answer.record["output"] = describe_matrix(options.output, matrix.header());
@@ -242,7 +246,7 @@ Answer run_power(Team& team, const Options& options) {
   request.exponent = options.exponent;
   request.cell = options.cell.value_or(input.cell);
   request.tile = options.tile.value_or(input.tile);
-  request.saturate = options.saturate;
+  request.saturate = options.import.saturate;
   request.schedule = options.schedule;
   request.discard = options.discard;
   refuse_wider(options.graph, input, request.cell);
