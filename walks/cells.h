@@ -38,6 +38,12 @@ inline void set_cell(std::byte* cells, std::uint32_t width, std::int64_t index,
   std::memcpy(cells + index * width, &value, width);
 }
 
+// Makes the diagonal's cells zero in so many whole rows, from row `first` of n on.
+inline void clear_diagonal(std::byte* cells, std::uint32_t width, std::int64_t first,
+                           std::int64_t rows, std::int64_t n) {
+  for (std::int64_t row = 0; row < rows; ++row) set_cell(cells, width, row * n + first + row, 0);
+}
+
 // The first cell that was cut to the cap, and what it had been.
 struct Clipped {
   bool any = false;

@@ -33,6 +33,10 @@ const std::map<std::string, Schedule> kSchedules = {{"steps", Schedule::steps},
 const std::map<std::string, Duplicates> kDuplicates = {
     {"refuse", Duplicates::refuse}, {"sum", Duplicates::sum}, {"one", Duplicates::one}};
 
+// Groups of options that say what a text means: anything else tells that itself.
+constexpr const char* kOfTexts = "Options of a text";
+constexpr const char* kOfLists = "Options of an edge list";
+
 template <typename Value>
 void choice(CLI::App* app, const std::string& flag, Value& value,
             const std::map<std::string, Value>& names, const std::string& help) {
@@ -73,6 +77,7 @@ void add_graph(CLI::App* app, Options& options) {
 
 void add_text(CLI::App* app, Options& options) {
   auto& import = options.import;
+  app->option_defaults()->group(kOfLists);
   app->add_flag("--undirected", import.text.undirected,
                 "Each line of an edge list stands for both directions");
   app->add_option("--first-vertex", import.text.first_vertex,
@@ -81,10 +86,12 @@ void add_text(CLI::App* app, Options& options) {
   app->add_option("--text-vertices", import.vertices,
                   "Vertices of an edge list (default: the largest one in it)")
       ->check(CLI::Range(std::int64_t{1}, static_cast<std::int64_t>(kMostVertices)));
+  app->option_defaults()->group(kOfTexts);
   app->add_flag("--ignore-weights", import.text.ignore_weights, "Every entry of a text counts 1");
   app->add_flag("--no-loops", import.no_loops, "Leave out edges from a vertex to itself");
   choice(app, "--duplicates", import.duplicates, kDuplicates,
          "An edge that a text has twice: refuse (default), sum, or count as one");
+  app->option_defaults()->group("Options");
 }
 
 void add_access(CLI::App* app, Options& options) {
@@ -145,7 +152,7 @@ void add_power(CLI::App* app, Options& options) {
   add_output(app, options, true);
   app->add_flag("--discard", options.discard,
                 "Open the output to be deleted on close, as when only time is asked");
-  app->add_flag("--saturate", options.saturate,
+  app->add_flag("--saturate", options.import.saturate,
                 "A cell that does not fit keeps the largest value (default: an error)");
   choice(app, "--schedule", options.schedule, kSchedules,
          "steps (default): A2, A3, A4, ...; squaring: fewer products");
@@ -179,9 +186,11 @@ void declare(CLI::App& app, Options& options) {
   add_graph(sub, options);
   add_output(sub, options, true);
   sub->add_flag("--to-market", options.to_market, "Write Matrix Market text");
-  sub->add_flag("--saturate", options.saturate, "Cut cells that do not fit (default: an error)");
+  sub->add_flag("--saturate", options.import.saturate,
+                "Cut cells that do not fit (default: an error)");
   add_shape(sub, options, "as the input; of a text: 1, row-major");
   add_text(sub, options);
+  sub->get_option("--no-loops")->group("Options");  // of a matrix too
   add_access(sub, options);
 
   sub = command(Command::info, "info", "Say what a walks matrix file holds");
@@ -203,6 +212,7 @@ void declare(CLI::App& app, Options& options) {
                 "Count triangles: trace(A3) / 3, or / 6 with --undirected");
   add_graph(sub, options);
   add_text(sub, options);
+  sub->get_option("--undirected")->group("Options");  // of any graph that is symmetric
   add_access(sub, options);
 
   sub = command(Command::between, "between", "Count the walks between two vertices");
@@ -254,6 +264,12 @@ Parsed parse(int argc, char** argv) {
     return {std::nullopt,
             "walks: " + what + "\nRun walks --help for the commands, and walks COMMAND --help.\n",
             2};
+  }
+  const auto given = [](const CLI::Option* option) { return option->count() > 0; };
+  for (const CLI::Option* const option : app.get_subcommands().front()->get_options(given)) {
+    const bool for_lists = option->get_group() == kOfLists;
+    if (for_lists) options.import.for_lists = option->get_name();
+    if (for_lists || option->get_group() == kOfTexts) options.for_texts = option->get_name();
   }
   return {options, {}, 0};
 }

@@ -28,6 +28,7 @@ struct Options {
   std::optional<std::uint64_t> tile;
 
   ImportRequest import;
+  std::string for_texts;  // an option that was given and is for texts alone, if any
   bool to_market = false;
 
   std::uint64_t vertices = 0;
@@ -37,7 +38,6 @@ struct Options {
 
   std::uint64_t exponent = 2;
   Schedule schedule = Schedule::steps;
-  bool saturate = false;
   bool discard = false;
   bool verify = false;
   std::uint64_t verify_rows = 0;

@@ -137,11 +137,56 @@ TEST_F(Cli, WeightsOfATextHaveTheCellsThatAreAskedFor) {
   const Outcome market =
       walks("convert " + in("w.txt") + " --cell 2 --to-market -o " + in("w.mtx"));
   EXPECT_EQ(market.code, 0) << market.text;
+  const Outcome cut = walks("convert " + in("w.txt") + " --saturate -o " + in("w1.wm"));
+  EXPECT_EQ(cut.code, 0) << cut.text;
+  EXPECT_EQ(walks("between " + in("w1.wm") + " --from 1 --to 2").text,
+            "at least 255 walks of length 1 from 1 to 2\n");
   const Outcome refused = walks("triangles " + in("w.txt"));
   EXPECT_EQ(refused.code, 1);
   EXPECT_EQ(refused.text, "walks: " + in("w.txt") +
                               ", line 1: edge 1 -> 2 has a weight that does not fit a cell of 1 "
                               "byte(s); walks convert --cell 2 makes a matrix of wider cells\n");
+}
+
+TEST_F(Cli, OptionsThatTheGraphDoesNotObeyAreRefused) {
+  std::ofstream(in("g.txt")) << "1 1\n1 2\n2 3\n";
+  walks("convert " + in("g.txt") + " -o " + in("g.wm"));
+  for (const std::string option : {"--no-loops", "--undirected", "--duplicates one"}) {
+    const Outcome matrix = walks("power " + in("g.wm") + " " + option + " -o " + in("x.wm"));
+    EXPECT_EQ(matrix.code, 1) << option;
+    EXPECT_NE(matrix.text.find(" is a walks matrix, and " + option.substr(0, option.find(' '))),
+              std::string::npos)
+        << matrix.text;
+  }
+  const Outcome market = walks("power " + kData + "/paper.mtx --undirected -o " + in("x.wm"));
+  EXPECT_EQ(market.code, 1);
+  EXPECT_NE(market.text.find("--undirected is for edge lists"), std::string::npos) << market.text;
+  // These a matrix obeys.
+  EXPECT_EQ(walks("convert " + in("g.wm") + " --no-loops --to-market -o " + in("g.mtx")).code, 0);
+  std::ifstream text(in("g.mtx"));
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(text), {}),
+            "%%MatrixMarket matrix coordinate integer general\n3 3 2\n1 2 1\n2 3 1\n");
+  const Outcome directed = walks("triangles --undirected " + kData + "/paper.mtx");
+  EXPECT_NE(directed.text.find("is not undirected"), std::string::npos) << directed.text;
+}
+
+TEST_F(Cli, AWalkThatWasNotLookedForIsNotDenied) {
+  std::ofstream(in("line.txt")) << "1 2\n2 3\n3 4\n";
+  const std::string ends = " --from 1 --to 4";
+  const std::string none = "shortest walk from 1 to 4: none up to length 2\n";
+  const Outcome paths =
+      walks("paths " + in("line.txt") + " --longest 2 -o " + in("l.wm") + ends + " --quiet");
+  EXPECT_NE(paths.text.find(none), std::string::npos) << paths.text;
+  EXPECT_EQ(walks("between " + in("l.wm") + ends).text, none);
+  const Outcome record = walks("between --json " + in("l.wm") + ends);
+  EXPECT_TRUE(nlohmann::json::parse(record.text)["length"].is_null()) << record.text;
+  // A length of 300, in a cell that is then cut.
+  std::fstream lengths(in("l.wm"), std::ios::binary | std::ios::in | std::ios::out);
+  lengths.seekp(4096 + 3 * 2).write("\x2c\x01", 2);
+  lengths.close();
+  walks("convert " + in("l.wm") + " --cell 1 --saturate -o " + in("l1.wm"));
+  EXPECT_EQ(walks("between " + in("l1.wm") + ends).text,
+            "shortest walk from 1 to 4: at least 255\n");
 }
 
 TEST_F(Cli, PowerWritesVerifiesAndRecords) {
@@ -175,6 +220,9 @@ TEST_F(Cli, VerifyRowsAsksForVerification) {
   EXPECT_NE(power.text.find("verified: 5 rows equal"), std::string::npos) << power.text;
   const Outcome verify = walks("verify " + in("g.wm") + " " + in("g2.wm") + " --verify-rows 6");
   EXPECT_NE(verify.text.find("verified: 6 rows equal"), std::string::npos) << verify.text;
+  const Outcome all =
+      walks("verify " + in("g.wm") + " " + in("g2.wm") + " --rows 18446744073709551615");
+  EXPECT_NE(all.text.find("verified: 20 rows equal"), std::string::npos) << all.text;
 }
 
 TEST_F(Cli, VerifyTakesNoResultForTheGraph) {
@@ -290,6 +338,38 @@ TEST_F(Cli, OneRunAtATimeMakesAnOutput) {
   close(held);
   EXPECT_EQ(walks("power " + in("g.wm") + " -o " + in("x.wm")).code, 0);
   EXPECT_EQ(files(), 2);
+}
+
+TEST_F(Cli, FilesThatWalksDidNotMakeStay) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  for (const char* const beside : {".lock", ".partial", ".scratch0", ".import"}) {
+    const std::string mine = in("poetry") + beside;
+    std::ofstream(mine) << "Roses are red";
+    const Outcome refused = walks("power " + in("g.wm") + " -o " + in("poetry"));
+    EXPECT_EQ(refused.code, 1) << beside;
+    EXPECT_NE(refused.text.find(mine + " is no file of walks"), std::string::npos) << refused.text;
+    EXPECT_EQ(std::filesystem::file_size(mine), 13U);
+    std::filesystem::remove(mine);
+  }
+  // What killed runs leave: a lock, a matrix without its header, a finished one, a text.
+  std::ofstream(in("x.wm.lock")).close();
+  std::ofstream(in("x.wm.partial")) << std::string(5000, '\0');
+  std::filesystem::copy_file(in("g.wm"), in("x.wm.scratch0"));
+  std::ofstream(in("x.wm.import")) << "%%MatrixMarket";
+  EXPECT_EQ(walks("power " + in("g.wm") + " -o " + in("x.wm")).code, 0);
+}
+
+// ROMIO takes what stands before a colon for a kind of file system.
+TEST_F(Cli, AColonInANameIsRefusedWhereTheMpiWouldTakeAnotherFile) {
+  walks("generate " + in("g.wm") + " --vertices 20");
+  std::filesystem::copy_file(in("g.wm"), in("12:30.wm"));
+  const Outcome info = walks("info " + in("12:30.wm"));
+  if (std::string(std::getenv("WALKS_BINARY")).ends_with("openmpi")) {
+    EXPECT_EQ(info.code, 0) << info.text;
+  } else {
+    EXPECT_EQ(info.code, 1);
+    EXPECT_NE(info.text.find("name the file without a colon"), std::string::npos) << info.text;
+  }
 }
 
 // A sum of cells of which some stand for more is no exact number, and does not pass for one.

@@ -20,11 +20,18 @@
 namespace walks {
 namespace {
 
+// An error that all ranks find by themselves, alike.
+[[noreturn]] void refuse(const std::string& what) { throw AgreedError(what); }
+
 // A graph to read: a matrix file, or a text that was turned into one for the time of the run.
 class Graph {
  public:
   Graph(Team& team, const Options& options) : path_(options.graph) {
     if (is_matrix(team, options.graph)) {
+      if (!options.for_texts.empty()) {
+        refuse(path_ + " is a walks matrix, and " + options.for_texts +
+               " is for texts; give it to the walks convert that makes the matrix");
+      }
       file_ = std::make_unique<MatrixFile>(MatrixFile::open(team, options.graph));
       return;
     }
@@ -71,9 +78,6 @@ class Graph {
   std::unique_ptr<DoomedFile> imported_;  // outlives file_
   std::unique_ptr<MatrixFile> file_;
 };
-
-// An error that all ranks find by themselves, alike.
-[[noreturn]] void refuse(const std::string& what) { throw AgreedError(what); }
 
 // The row of a vertex that the user named by its number.
 std::int64_t row_of(std::uint64_t vertex, const Header& header) {
@@ -133,6 +137,28 @@ Answer keep_graph(Team& team, MatrixFile& matrix, const ImportSummary& summary, 
   return answer;
 }
 
+std::string name_ends(const Options& options, Answer& answer) {
+  answer.record["from"] = *options.from;
+  answer.record["to"] = *options.to;
+  return "from " + std::to_string(*options.from) + " to " + std::to_string(*options.to);
+}
+
+// Where only lengths up to some were looked for, to find none says nothing of longer ones.
+void tell_length(const Header& lengths, std::uint64_t length, const Options& options,
+                 Answer& answer) {
+  const bool cut = lengths.saturated && length == largest(lengths.cell);
+  answer.text += "shortest walk " + name_ends(options, answer) + ": ";
+  answer.record["length"] = length == 0 ? Json() : Json(length);
+  answer.record["at_least"] = cut;
+  if (length > 0) {
+    answer.text += (cut ? "at least " : "") + std::to_string(length) + "\n";
+  } else if (lengths.power == 0) {
+    answer.text += "none\n";
+  } else {
+    answer.text += "none up to length " + std::to_string(lengths.power) + "\n";
+  }
+}
+
 Answer run_generate(Team& team, const Options& options) {
   Header header;
   header.n = options.vertices;
@@ -163,7 +189,7 @@ Answer run_convert(Team& team, const Options& options) {
   DoomedFile partial(options.output + ".partial", team.leads());
   Answer answer;
   if (options.to_market) {
-    export_text(team, graph.file(), partial.path(), options.access);
+    export_text(team, graph.file(), partial.path(), options.access, options.import.no_loops);
     const Header& header = graph.file().header();
     answer.record["output"] = {
         {"path", options.output}, {"format", "matrix-market"}, {"saturated", header.saturated}};
@@ -179,7 +205,7 @@ Answer run_convert(Team& team, const Options& options) {
     team.begin("copying " + options.graph);
     MatrixFile matrix = MatrixFile::create(team, partial.path(), header, false);
     const bool cut = copy(team, graph.file(), matrix, options.access.pattern, options.access.memory,
-                          options.saturate, options.import.no_loops);
+                          options.import.saturate, options.import.no_loops);
     matrix.set_saturated(header.saturated || cut);
     matrix.finish();
     answer.record["output"] = describe_matrix(options.output, matrix.header());
@@ -220,7 +246,7 @@ Answer run_power(Team& team, const Options& options) {
   request.exponent = options.exponent;
   request.cell = options.cell.value_or(input.cell);
   request.tile = options.tile.value_or(input.tile);
-  request.saturate = options.saturate;
+  request.saturate = options.import.saturate;
   request.schedule = options.schedule;
   request.discard = options.discard;
   refuse_wider(options.graph, input, request.cell);
@@ -283,14 +309,8 @@ Answer run_paths(Team& team, const Options& options) {
   MatrixFile result = MatrixFile::open(team, options.output);
   answer.record["output"] = describe_matrix(options.output, result.header());
   if (options.from) {
-    const std::uint64_t length = walks_between(team, result, 1, from, to, options.access);
-    answer.record["from"] = *options.from;
-    answer.record["to"] = *options.to;
-    answer.record["length"] = length;
-    const std::string ends = std::to_string(*options.from) + " to " + std::to_string(*options.to);
-    answer.text += length == 0
-                       ? "no walk from " + ends + "\n"
-                       : "shortest walk from " + ends + ": " + std::to_string(length) + "\n";
+    tell_length(result.header(), walks_between(team, result, 1, from, to, options.access), options,
+                answer);
   }
   if (options.verify) verify_result(team, graph, result, options, answer);
   return answer;
@@ -329,18 +349,13 @@ Answer run_between(Team& team, const Options& options) {
                     row_of(*options.to, input), options.access);
   Answer answer;
   answer.record["input"] = graph.describe();
-  answer.record["from"] = *options.from;
-  answer.record["to"] = *options.to;
-  const std::string ends =
-      "from " + std::to_string(*options.from) + " to " + std::to_string(*options.to);
   if (input.kind == Kind::kLengths) {
-    answer.record["length"] = walks;
-    answer.text = "shortest walk " + ends + ": " +
-                  (walks == 0 ? std::string("none") : std::to_string(walks)) + "\n";
+    tell_length(input, walks, options, answer);
     return answer;
   }
   // What was summed of cells that are cut may be more, whatever it came to.
   const bool cut = input.saturated && (options.exponent > 1 || walks == largest(input.cell));
+  const std::string ends = name_ends(options, answer);
   answer.record["length"] = input.power * options.exponent;
   answer.record["walks"] = walks;
   answer.record["at_least"] = cut;

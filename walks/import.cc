@@ -36,7 +36,8 @@ std::int64_t count_vertices(const std::string& path, const TextOptions& options)
   return most;
 }
 
-void add_edge(const Edge& edge, const ImportRequest& request, std::uint64_t number_of_first,
+// Whether the cell had to be cut.
+bool add_edge(const Edge& edge, const ImportRequest& request, std::uint64_t number_of_first,
               std::byte* cells, std::int64_t index) {
   const std::uint64_t before = get_cell(cells, request.cell, index);
   const auto name = [&] {
@@ -48,9 +49,10 @@ void add_edge(const Edge& edge, const ImportRequest& request, std::uint64_t numb
                                    " stands here for the second time; --duplicates sum adds such "
                                    "edges up, --duplicates one counts them once");
   }
-  if (before != 0 && request.duplicates == Duplicates::one) return;
+  if (before != 0 && request.duplicates == Duplicates::one) return false;
   const std::uint64_t most = largest(request.cell);
-  if (edge.weight > most - before) {
+  const bool cut = edge.weight > most - before;
+  if (cut && !request.saturate) {
     throw TextError(edge.line, name() + " has a weight that does not fit a cell of " +
                                    std::to_string(request.cell) + " byte(s)" +
                                    (request.cell < 8 ? "; walks convert --cell " +
@@ -58,13 +60,15 @@ void add_edge(const Edge& edge, const ImportRequest& request, std::uint64_t numb
                                                            " makes a matrix of wider cells"
                                                      : ""));
   }
-  set_cell(cells, request.cell, index, before + edge.weight);
+  set_cell(cells, request.cell, index, cut ? most : before + edge.weight);
+  return cut;
 }
 
-void fill_strip(const std::string& path, const ImportRequest& request, std::int64_t n,
+bool fill_strip(const std::string& path, const ImportRequest& request, std::int64_t n,
                 std::uint64_t number_of_first, const Region& region, std::byte* cells) {
   std::ifstream text = open_text(path);
   const auto graph = read_text_graph(text, request.text);
+  bool cut = false;
   while (const auto edge = graph->next()) {
     if (edge->from >= n || edge->to >= n) {
       throw TextError(
@@ -76,8 +80,10 @@ void fill_strip(const std::string& path, const ImportRequest& request, std::int6
     }
     if (edge->from < region.row0 || edge->from >= region.row1) continue;
     if (request.no_loops && edge->from == edge->to) continue;
-    add_edge(*edge, request, number_of_first, cells, (edge->from - region.row0) * n + edge->to);
+    cut |=
+        add_edge(*edge, request, number_of_first, cells, (edge->from - region.row0) * n + edge->to);
   }
+  return cut;
 }
 
 std::uint64_t nonzero(const std::byte* cells, std::uint32_t cell, std::int64_t count) {
@@ -157,6 +163,11 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
       std::ifstream text = open_text(text_path);
       market = read_text_graph(text, request.text)->vertices().has_value();
     }
+    if (market && !request.for_lists.empty()) {
+      throw std::runtime_error(text_path +
+                               " is a Matrix Market file, which tells that itself, and " +
+                               request.for_lists + " is for edge lists");
+    }
     header.first_vertex = market ? 1 : static_cast<std::uint32_t>(request.text.first_vertex);
     if (n == 0) n = count_vertices(text_path, request.text);
     require_room(path, static_cast<std::uint64_t>(n), request.cell);
@@ -168,11 +179,12 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
   MatrixFile matrix = MatrixFile::create(team, path, header, false);
   const Strips strips(n, team.size(), n * header.cell, access.memory);
   std::vector<std::byte> cells;
+  bool cut = false;
   for (std::int64_t round = 0; round < strips.rounds(); ++round) {
     const Region region = strips.of(team.rank(), round);
     read([&] {
       cells.assign(static_cast<std::size_t>(region.cells() * header.cell), std::byte{0});
-      fill_strip(text_path, request, n, header.first_vertex, region, cells.data());
+      cut |= fill_strip(text_path, request, n, header.first_vertex, region, cells.data());
       summary.edges += nonzero(cells.data(), header.cell, region.cells());
     });
     team.agree();
@@ -181,6 +193,8 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
     team.progress(static_cast<double>(round + 1) / static_cast<double>(strips.rounds()));
   }
   MPI_Allreduce(MPI_IN_PLACE, &summary.edges, 1, MPI_UINT64_T, MPI_SUM, team.comm());
+  MPI_Allreduce(MPI_IN_PLACE, &cut, 1, MPI_CXX_BOOL, MPI_LOR, team.comm());
+  matrix.set_saturated(cut);
   summary.vertices = header.n;
   return matrix;
 }
@@ -215,7 +229,8 @@ MatrixFile generate(Team& team, const RandomGraph& graph, const std::string& pat
 }
 
 // Rank 0 alone writes text, so it alone reads; it does so by stretches, which is not collective.
-void export_text(Team& team, MatrixFile& matrix, const std::string& path, const Access& access) {
+void export_text(Team& team, MatrixFile& matrix, const std::string& path, const Access& access,
+                 bool no_loops) {
   team.begin("writing " + path);
   matrix.drop_view();
   team.guard(Phase::write, [&] {
@@ -245,6 +260,7 @@ void export_text(Team& team, MatrixFile& matrix, const std::string& path, const 
         const Region region{row, std::min(n, row + rows), 0, n};
         cells.resize(static_cast<std::size_t>(region.cells() * cell));
         matrix.read(region, cells.data(), Pattern::block);
+        if (no_loops) clear_diagonal(cells.data(), cell, row, region.rows(), n);
         if (counting) {
           entries += nonzero(cells.data(), cell, region.cells());
           continue;

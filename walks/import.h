@@ -20,6 +20,8 @@ struct ImportRequest {
   TextOptions text;
   Duplicates duplicates = Duplicates::refuse;
   bool no_loops = false;      // edges from a vertex to itself are left out
+  bool saturate = false;      // a weight that does not fit its cell is cut to what does
+  std::string for_lists;      // an option that was given and is for edge lists alone, if any
   std::int64_t vertices = 0;  // 0: as declared, or the largest vertex of an edge list
   std::uint32_t cell = 1;
   std::uint64_t tile = 0;
@@ -43,8 +45,10 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
 MatrixFile generate(Team& team, const RandomGraph& graph, const std::string& path,
                     const Header& header, const Access& access, ImportSummary& summary);
 
-// Collective: the matrix as Matrix Market text (coordinate, integer, general).
-void export_text(Team& team, MatrixFile& matrix, const std::string& path, const Access& access);
+// Collective: the matrix as Matrix Market text (coordinate, integer, general), with `no_loops`
+// without its diagonal.
+void export_text(Team& team, MatrixFile& matrix, const std::string& path, const Access& access,
+                 bool no_loops);
 
 // Throws std::runtime_error unless the file system of `path` has room for a matrix of n * n cells.
 void require_room(const std::string& path, std::uint64_t n, std::uint32_t cell);

@@ -80,7 +80,16 @@ MatrixFile::MatrixFile(Team& team, std::string path, Header header)
     : team_(&team),
       path_(std::move(path)),
       header_(header),
-      layout_(static_cast<std::int64_t>(header.n), static_cast<std::int64_t>(header.tile)) {}
+      layout_(static_cast<std::int64_t>(header.n), static_cast<std::int64_t>(header.tile)) {
+#ifndef OPEN_MPI
+  // ROMIO would not find the file, or open another one: of "ufs:k.wm" the file k.wm.
+  if (path_.find(':') != std::string::npos) {
+    throw AgreedError("MPICH takes what stands before the colon in " + path_ +
+                      " for a kind of file system; name the file without a colon, by a link or "
+                      "from within its folder");
+  }
+#endif
+}
 
 MatrixFile::MatrixFile(MatrixFile&& other) noexcept
     : team_(other.team_),

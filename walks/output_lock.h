@@ -1,4 +1,5 @@
-// Keeps two runs that make one output apart: each would take the other's files beside it.
+// Keeps two runs that make one output apart, each of which would take the other's files beside it,
+// and both from files of others there.
 #pragma once
 
 #include <optional>
@@ -12,7 +13,8 @@ namespace walks {
 // system locks nothing, or the file cannot be made, nothing is kept apart.
 class OutputLock {
  public:
-  // Throws std::runtime_error if another run holds it.
+  // Throws std::runtime_error if another run holds it, or if a file that walks did not make has a
+  // name that the run needs.
   explicit OutputLock(const std::string& output);
   OutputLock(const OutputLock&) = delete;
   OutputLock& operator=(const OutputLock&) = delete;

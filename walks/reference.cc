@@ -131,8 +131,7 @@ Verdict verify(Team& team, MatrixFile& graph, MatrixFile& result, std::uint64_t 
   const std::uint64_t longest = header.power == 0 ? ~std::uint64_t{0} : header.power;
   const std::uint64_t cap = header.saturated ? largest(header.cell) : ~std::uint64_t{0};
   const std::int64_t n = result.n();
-  const std::int64_t wanted =
-      rows == 0 ? n : std::min<std::int64_t>(n, static_cast<std::int64_t>(rows));
+  const auto wanted = static_cast<std::int64_t>(rows == 0 ? header.n : std::min(header.n, rows));
   team.begin("verifying " + result.path());
   graph.drop_view();
   result.drop_view();

@@ -65,9 +65,7 @@ bool copy(Team& team, MatrixFile& from, MatrixFile& to, Pattern pattern, std::in
     team.guard(Phase::read, [&] { cells.resize(static_cast<std::size_t>(region.cells() * in)); });
     from.read(region, cells.data(), pattern);
     store.put(region, [&]() -> Accumulator::Cells {
-      for (std::int64_t row = region.row0; no_loops && row < region.row1; ++row) {
-        set_cell(cells.data(), in, (row - region.row0) * n + row, 0);
-      }
+      if (no_loops) clear_diagonal(cells.data(), in, region.row0, region.rows(), n);
       copied.resize(static_cast<std::size_t>(region.cells() * out));
       const Clipped clipped =
           convert_cells(cells.data(), in, copied.data(), out, region.cells(), largest(out));

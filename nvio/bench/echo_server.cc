@@ -11,6 +11,7 @@
 
 #include "../nodes/wire.h"
 #include "../transport/transport.h"
+#include "harness.h"
 
 namespace nvio::bench {
 namespace {
@@ -70,10 +71,7 @@ int start_echo_server(const std::string& path) {
   std::string why;
   const std::unique_ptr<Listener> listener = listen_at("unix:" + path, {}, why);
   if (listener == nullptr) throw std::runtime_error(why);
-  const pid_t child = fork();
-  if (child == 0) serve(*listener);
-  if (child < 0) throw std::runtime_error("cannot start a process");
-  return child;
+  return start_processes(1, [&](unsigned) { serve(*listener); }).front();
 }
 
 }  // namespace nvio::bench

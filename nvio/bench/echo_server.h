@@ -15,8 +15,8 @@ struct EchoRequest {
 };
 static_assert(sizeof(EchoRequest) == 48);
 
-// Serves the socket at `path` in a new process, till its last peer has gone. Returns its identifier
-// once it listens; throws std::runtime_error on failure.
+// Serves the socket at `path` in a new process, till its last peer or this one has gone. Returns
+// its identifier once it listens; throws std::runtime_error on failure.
 int start_echo_server(const std::string& path);
 
 }  // namespace nvio::bench

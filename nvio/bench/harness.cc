@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -128,14 +129,14 @@ Interval median_interval(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t n = values.size();
   // The widest symmetric pair of order statistics that leaves out at most 2.5 % on each side.
-  double tail = 1;
-  for (std::size_t i = 0; i < n; ++i) tail /= 2;
-  double outside = tail;
+  // In logarithms: of more than 1074 values 2^-n is no number.
+  double tail = -static_cast<double>(n) * std::log(2);
+  double outside = std::exp(tail);
   std::size_t rank = 0;
   for (std::size_t i = 1; 2 * i < n; ++i) {
-    tail = tail * static_cast<double>(n - i + 1) / static_cast<double>(i);
-    if (outside + tail > 0.025) break;
-    outside += tail;
+    tail += std::log(static_cast<double>(n - i + 1) / static_cast<double>(i));
+    outside += std::exp(tail);
+    if (outside > 0.025) break;
     rank = i;
   }
   const double middle = n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;

@@ -10,7 +10,6 @@
 //
 // The nodes are simulated on this machine. Prints JSON.
 #include <fcntl.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -32,6 +31,7 @@
 #include "echo_server.h"
 #include "folder.h"
 #include "harness.h"
+#include "placed.h"
 #include "scale.h"
 #include "shared_file.h"
 
@@ -47,25 +47,6 @@ struct Options {
   unsigned operations = 2000;
   double idle_seconds = 5;
   double think_us = 20;
-};
-
-// The client's process runs on the first processor and what it starts on the second, if there are
-// two: manager and echo server stand in the same place.
-class Placed {
- public:
-  explicit Placed(int processor) {
-    sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<unsigned>(processor), &one);
-    if (CPU_COUNT(&before_) > processor) sched_setaffinity(0, sizeof one, &one);
-  }
-  Placed(const Placed&) = delete;
-  Placed& operator=(const Placed&) = delete;
-  ~Placed() { sched_setaffinity(0, sizeof before_, &before_); }
-
- private:
-  cpu_set_t before_{};
 };
 
 Settings two_nodes(const Folder& folder, Connections connections = Connections::direct) {
@@ -392,7 +373,8 @@ int main_throwing(int argc, char** argv) {
   Options options;
   const auto add_common = [&options](CLI::App* command) {
     command->add_option("--clients", options.clients, "Processes that ask at the same time")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(CLI::Range(1U, 10000U));
     command->add_option("--rounds", options.rounds, "Rounds, each of all ways in turns")
         ->capture_default_str()
         ->check(CLI::Range(6U, 10000U));
@@ -408,7 +390,8 @@ int main_throwing(int argc, char** argv) {
   latencies
       ->add_option("--idle-seconds", options.idle_seconds,
                    "How long to watch an idle manager's processor time")
-      ->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(0.01, 3600.0));
   CLI::App* writes = app.add_subcommand(
       "writes", "4 KiB writes that are waited for, against queued ones, under load");
   add_common(writes);
@@ -418,13 +401,18 @@ int main_throwing(int argc, char** argv) {
       "scale",
       "Connections and memory of a job's managers, its opens, syncs and closes, over its nodes");
   ScaleOptions scaled;
-  scales->add_option("--nodes", scaled.nodes, "Nodes of a job")->capture_default_str();
+  scales->add_option("--nodes", scaled.nodes, "Nodes of a job")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, unsigned{kMaxNodes}));
   scales->add_option("--ranks", scaled.ranks, "Its ranks, which wait rather than spin")
       ->capture_default_str()
       ->check(CLI::Range(1U, 10000U));
   scales->add_option("--repeats", scaled.repeats, "Jobs of each kind, in turns")
-      ->capture_default_str();
-  scales->add_option("--rounds", scaled.rounds, "Files of each job")->capture_default_str();
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 10000U));
+  scales->add_option("--rounds", scaled.rounds, "Files of each job")
+      ->capture_default_str()
+      ->check(CLI::Range(1U, 1000000U));
   scales->add_flag("!--no-direct", scaled.direct, "Not with connections=direct");
   scales->add_flag("!--no-relayed", scaled.relayed, "Not with connections=relayed");
   scales->add_flag("!--no-lost", scaled.lost, "Do not stop and kill managers in the end");

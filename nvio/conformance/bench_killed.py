@@ -3,7 +3,7 @@
 
     bench_killed.py NVIO_BENCH
 
-The signals are SIGKILL and the one of Ctrl-C.
+The signals are SIGKILL and the one of Ctrl-C. Nor does anything stay where it finds no room.
 """
 
 from __future__ import annotations
@@ -71,11 +71,23 @@ def check(program: str, number: int) -> None:
     wait_until(f"after signal {number} a folder stays", lambda: not made & folders())
 
 
+def check_without_room(program: str) -> None:
+    """It fails after its echo server has begun, and before that has a peer."""
+    command = ["env", "--ignore-signal=XFSZ", MARK, "prlimit", f"--fsize={1 << 20}", program]
+    bench = subprocess.run(
+        [*command, "latency"], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+    )
+    if bench.returncode != 1 or "File too large" not in bench.stderr:
+        raise RunError(f"without room it ended with {bench.returncode}: {bench.stderr}")
+    wait_until("without room a process stays", lambda: not marked())
+
+
 def main() -> int:
     """Check; 0 when all is as it should be."""
     try:
         for number in (signal.SIGKILL, signal.SIGINT):
             check(sys.argv[1], number)
+        check_without_room(sys.argv[1])
     except RunError as failure:
         say(str(failure))
         return 1
