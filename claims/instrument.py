@@ -98,10 +98,12 @@ def _cost(level: str, site: Site) -> dict[str, Any]:
         if mean is None:
             raise TrialError(f"the clock in {level} is too coarse for a UDP response")
         probes = _probes(level, site, inside)
+    null_ns = calibration.client.null_response_ns
+    assert null_ns is not None  # it stamps them
     return {
         # Each response is stamped when it was sent and when it came back.
         "clock over response": 2 * calibration.client.read_ns / mean,
-        "null response over response": calibration.client.null_response_ns / mean,
+        "null response over response": null_ns / mean,
         "mean response ns": mean,
         "clock ns": [calibration.client.read_ns, calibration.inside.read_ns],
         "timer late ns": [calibration.client.timer_late_ns, calibration.inside.timer_late_ns],

@@ -42,7 +42,8 @@ using tare::probe::Words;
 
 constexpr std::size_t kTail = 4 << 10;  // of what is told of a failure
 constexpr off_t kMostHeld = 16 << 20;   // of one output in memory, beyond its two ends
-constexpr int kMostRuns = 200;          // where time decides
+constexpr const char* kShell = "/bin/sh";
+constexpr int kMostRuns = 200;  // where time decides
 constexpr suseconds_t kLookAgainUs = 100'000;
 constexpr int64_t kOrphansNs = 5'000'000'000;
 
@@ -193,6 +194,13 @@ pid_t start_program(const Words& words, int input, int output, int errors) {
   const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
+  if (error == ENOEXEC && words[0] != kShell) {
+    // A script without #!, which a shell runs, as execvp(3) has it; that finds it on PATH, too.
+    const bool is_path = words[0].find('/') != std::string::npos;
+    Words by = is_path ? Words{kShell} : Words{"/proc/self/exe", "--become", "--"};
+    by.insert(by.end(), words.begin(), words.end());
+    return start_program(by, input, output, errors);
+  }
   if (error != 0) throw failed("cannot start " + words[0], error);
   return child;
 }
@@ -238,7 +246,7 @@ std::string beside(const char* what, const std::string& line, int64_t timeout_ns
   Output output(true);
   const int nothing = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (nothing < 0) throw failed("cannot open /dev/null", errno);
-  const Ended ended = run_once({"/bin/sh", "-c", line}, nothing, output, output, timeout_ns);
+  const Ended ended = run_once({kShell, "-c", line}, nothing, output, output, timeout_ns);
   close(nothing);
   if (ended.code() != 0 || ended.timed_out) {
     const std::string how =
@@ -283,6 +291,10 @@ json line_of(const Ended& ended, const Output& output, const Output& errors) {
 // tells how.
 bool prepared_and_checked(const Options& options, json& line) {
   beside("the preparation", options.prepare, options.line_timeout_ns);
+  struct stat status = {};
+  // To open one waits for whoever writes to it.
+  if (stat(options.input.c_str(), &status) == 0 && S_ISFIFO(status.st_mode))
+    throw std::runtime_error(options.input + " is a pipe: an input is read anew each time");
   const int input = open(options.input.c_str(), O_RDONLY | O_CLOEXEC);
   if (input < 0) throw failed("cannot open " + options.input + " as its input", errno);
   Output output(options.captured);
@@ -327,7 +339,10 @@ bool execute(const Options& options, bool warmup) {
 void measure_empty(const Options& options) {
   if (options.empty == 0) return;
   Words words = {"/proc/self/exe", "--nothing"};
-  if (!options.empty_shell.empty()) words = {options.empty_shell, "-c", ":"};
+  if (!options.empty_shell.empty()) {
+    words = options.empty_shell;
+    words.insert(words.end(), {"-c", ""});
+  }
   const int nothing = open("/dev/null", O_RDWR | O_CLOEXEC);
   Output output(false);
   std::vector<int64_t> walls;

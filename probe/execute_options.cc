@@ -21,7 +21,7 @@ constexpr const char* kHelp =
     "  --for-ns NS       (500000000)\n"
     "  --warmup N        executions before, told as such (0)\n"
     "  --empty N         first time an empty program so often (0)\n"
-    "  --empty-shell SH  which is this shell with nothing to do\n"
+    "  --empty-shell SH  which is this shell with nothing to do; again for each word more\n"
     "  --prepare LINE    shell line before each execution, outside of its time\n"
     "  --check LINE      after each; its output is told\n"
     "  --cleanup LINE    after that, whatever went wrong\n"
@@ -97,7 +97,7 @@ Options parse_options(int argc, char** argv) {
         options.empty = static_cast<int>(number(0, 1'000));
         break;
       case 's':
-        options.empty_shell = optarg;
+        options.empty_shell.emplace_back(optarg);
         break;
       case 'p':
         options.prepare = optarg;

@@ -18,7 +18,7 @@ struct Options {
   int64_t for_ns = kSecond / 2;
   int warmup = 0;
   int empty = 0;
-  std::string empty_shell;
+  Words empty_shell;
   std::string prepare, check, cleanup;
   std::string input = "/dev/null";
   std::string folder;

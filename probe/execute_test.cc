@@ -167,6 +167,22 @@ TEST_F(Execution, ReadsItsInputAnewEachTimeAndWorksWhereItIsTold) {
   }
 }
 
+TEST_F(Execution, OfAScriptWithoutItsFirstLineIsAShells) {
+  std::ofstream(path("script")) << "echo \"$@\"\n";
+  std::filesystem::permissions(path("script"), std::filesystem::perms::owner_all);
+  for (const std::string& name : {path("script"), std::string("script")}) {
+    const Outcome outcome = shell("PATH=" + folder_.string() +
+                                  ":$PATH " EXECUTE_PROGRAM " --tell 99 -- " + name + " a 'b c'");
+    EXPECT_EQ(outcome.only().at("stdout"), "a b c\n") << outcome.all;
+  }
+}
+
+TEST_F(Execution, OfAPipeAsItsInputIsRefusedAndNotWaitedFor) {
+  shell("mkfifo " + path("pipe"));
+  const Outcome outcome = execute("--timeout-ns 1000000000 --stdin " + path("pipe") + " -- cat");
+  EXPECT_NE(outcome.all.find("is a pipe"), std::string::npos) << outcome.all;
+}
+
 TEST_F(Execution, StopsAtAnUnexpectedEndAndTellsWhatWasWritten) {
   const json line =
       execute("--runs 5 --check 'touch " + path("checked") + "' -- sh -c 'echo why; exit 3'")
@@ -251,8 +267,11 @@ TEST_F(Execution, TellsBytesThatAreNoUtf8) {
 }
 
 TEST_F(Execution, OfAnEmptyProgramComesFirst) {
-  for (const char* shell : {"", "--empty-shell sh "}) {
-    const Outcome outcome = execute(std::string("--empty 3 ") + shell + "-- true");
+  // Of several words; and ":" is a command of a Bourne shell alone.
+  const std::string word = "--empty-shell ";
+  for (const std::string& shell :
+       {std::string(), word + "sh ", word + "env " + word + "bash ", word + "python3 "}) {
+    const Outcome outcome = execute("--empty 3 " + shell + "-- true");
     ASSERT_EQ(outcome.lines.size(), 3u) << outcome.all;
     EXPECT_EQ(outcome.lines[0].at("event"), "empty");
     EXPECT_EQ(outcome.lines[0].at("wall_ns").size(), 3u);

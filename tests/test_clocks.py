@@ -1,4 +1,7 @@
 import json
+import struct
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,16 +13,34 @@ from tare.errors import TrialError
 GOOD = {
     "batches": [30.0, 20.0, 25.0],
     "resolution_ns": 20,
-    "start_ns": 1000,
-    "end_ns": 61_000,
-    "counters": {"received": 1000},
 }
 
 
 def test_medians_of_batches_and_the_mean_of_nothing() -> None:
     clock = clocks._clock(lambda *_: "a line before\n" + json.dumps(GOOD) + "\n")
     assert (clock.read_ns, clock.resolution_ns, clock.timer_late_ns) == (25.0, 20.0, 25.0)
-    assert clock.null_response_ns == 60.0
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_null_response_is_told_by_its_stamps_and_not_by_how_long_all_of_them_took(
+    lost: bool, tmp_path: Path
+) -> None:
+    golden = (Path(__file__).parents[1] / "testdata/echo/closed.bin").read_bytes()
+    header, kept = golden[:24], [golden[64:96], golden[128:160]]  # the second of three is lost
+    records = [golden[64:96], golden[96:128]] if lost else kept
+    written = header + struct.pack("<Q", 2) + golden[32:64] + b"".join(records)
+
+    def run(argv: Sequence[str], _: float) -> str:
+        Path(argv[-1]).write_bytes(written)
+        return ""
+
+    if lost:
+        with pytest.raises(TrialError, match="has lost requests"):
+            clocks._null_response_ns(run, tmp_path / "out")
+        return
+    stamps = [struct.unpack("<qq", record[16:]) for record in kept]
+    mean = sum(received - sent for sent, received in stamps) / 2
+    assert clocks._null_response_ns(run, tmp_path / "out") == mean
 
 
 keys = st.text() | st.sampled_from(sorted(GOOD))
@@ -42,7 +63,6 @@ def test_whatever_a_probe_prints_is_read_or_spoils_the_trial(output: str) -> Non
     [
         ({"batches": []}, "something else than times"),
         ({"resolution_ns": None}, "something else than times"),
-        ({"counters": {"received": 0}}, "something else than times"),
         ({"batches": [float("nan")]}, "times that cannot be"),
     ],
 )

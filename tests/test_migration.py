@@ -9,6 +9,7 @@ import random
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -101,7 +102,7 @@ def test_trials_at_a_distance_are_expected_to_take_longer():
 
 def test_a_comma_in_a_path_is_none_of_qemus(tmp_path: Path) -> None:
     made = Blueprint(Hypervisor("qemu", "10.0"), tmp_path, tmp_path, False, "tcg", 1 << 28)
-    guest = Guest(made, name="one", netns="n", logs=tmp_path / "a,b", role="boot")
+    guest = Guest(made, name="one", netns="n", logs=tmp_path / "a,b", folder=tmp_path, role="boot")
     with Monitor("QEMU", greets=True) as guest._qmp:
         words = guest._command_line()
     assert f"file,id=console,path={tmp_path}/a,,b/one.console" in words
@@ -286,6 +287,26 @@ def test_a_guest_whose_pages_passed_unread_is_brought_home(
     with pytest.raises(TrialError, match="unread"):
         trial.run()
     bed.bring_back.assert_called_once()
+
+
+@pytest.mark.parametrize("seconds", [-5, 5])
+def test_a_migration_in_which_the_clock_was_set_is_no_measurement(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed: Any = MagicMock()
+    settings: Any = SimpleNamespace(warmup=0)
+    bench: Any = SimpleNamespace(settings=settings, site=None, inside=SimpleNamespace(bed=bed))
+    levels: Any = SimpleNamespace(arm=arms.BY_NAME["plain"], destination="lazy")
+    trial = _Trial(levels, bench)
+    now, ahead = time.time_ns, [0, seconds]
+    monkeypatch.setattr(time, "time_ns", lambda: now() + ahead[0] * 10**9)
+    measured = Measurement(), None
+    monkeypatch.setattr(trial, "_measured", lambda *_: measured)
+    assert trial.run() is measured[0]
+    monkeypatch.setattr(trial, "_measured", lambda *_: ahead.pop(0) or measured)
+    with pytest.raises(TrialError, match=rf"was set by \{seconds:+}\.00"):
+        trial.run()
+    assert bed.bring_back.call_count == 2
 
 
 class _Answering:

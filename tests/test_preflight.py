@@ -242,6 +242,13 @@ def test_what_a_command_names_and_is_not_here_is_told_before_it_runs(changed, wh
         absent(asked_for(**fields, session={"cwd": "/tmp", **changed}))
 
 
+def test_a_pipe_is_no_input_that_can_be_read_anew(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    fields = {"workload": "command", "factors": {"command": "cat"}, "baseline": {}}
+    with pytest.raises(UnavailableError, match="pipe is a pipe, and an input is read anew"):
+        absent(asked_for(**fields, session={"cwd": str(tmp_path), "stdin": "pipe"}))
+
+
 def test_a_command_that_is_not_here_leaves_the_others(tmp_path):
     factors = {"command": {"here": "true", "not": "./absent"}}
     fields = {"workload": "command", "factors": factors, "baseline": {"command": "here"}}

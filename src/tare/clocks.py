@@ -9,8 +9,10 @@ up.
 from __future__ import annotations
 
 import math
+import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -24,10 +26,7 @@ _TIMEOUT_S = 60.0
 _CLOCK = ("probe/probe", "clock", "--batches", "5", "--operations", "2000")
 _TIMER = ("probe/probe", "timer", "--batches", "5", "--operations", "20")
 _NULL_RUNS = 3
-_NULL = (
-    "echo/echo-null", "ask", "--payload", "64", "--requests", "1000", "--warmup", "100",
-    "--out", "/dev/null",
-)  # fmt: skip
+_NULL = ("echo/echo-null", "ask", "--payload", "64", "--requests", "1000", "--warmup", "100")
 
 
 @dataclass(frozen=True)
@@ -40,9 +39,10 @@ class Clock:
     """The smallest step that two readings in a row have shown."""
     timer_late_ns: float
     """How late a sleep until an absolute time ends: median over batches of their means."""
-    null_response_ns: float
+    null_response_ns: float | None = None
     """Response time when the client answers itself, which is what the instrument adds to every
-    response: median over three runs of their means."""
+    response: median over three runs of their means. Of the client's side alone, which stamps
+    them. In results of earlier versions also inside, and there with what is done between two."""
 
 
 @dataclass(frozen=True)
@@ -73,36 +73,45 @@ def calibrate(site: Site, inside: Inside) -> Calibration:
         )
         return process.run(command, timeout_s).stdout
 
-    client, within = _clock(on_client_side), _clock(inside.run)
+    here, within = _clock(on_client_side), _clock(inside.run)
+    with tempfile.TemporaryDirectory(dir=site.scratch) as folder:
+        null_ns = _null_response_ns(on_client_side, Path(folder, "samples"))
     return Calibration(
-        client,
+        replace(here, null_response_ns=null_ns),
         within,
-        floor_ns=max(
-            client.null_response_ns, within.read_ns, client.resolution_ns, within.resolution_ns
-        ),
+        floor_ns=max(null_ns, within.read_ns, here.resolution_ns, within.resolution_ns),
     )
 
 
 def _clock(run: Callable[[Sequence[str], float], str]) -> Clock:
     clock = _said(run(_CLOCK, _TIMEOUT_S), "probe clock")
     timer = _said(run(_TIMER, _TIMEOUT_S), "probe timer")
-    nulls = [_said(run(_NULL, _TIMEOUT_S), "echo-null") for _ in range(_NULL_RUNS)]
     try:
         found = Clock(
             read_ns=median(map(float, clock["batches"])),
             resolution_ns=float(clock["resolution_ns"]),
             timer_late_ns=median(map(float, timer["batches"])),
-            null_response_ns=median(
-                (float(null["end_ns"]) - float(null["start_ns"]))
-                / float(null["counters"]["received"])
-                for null in nulls
-            ),
         )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError) as error:
         raise TrialError(f"a calibration printed something else than times: {error!r}") from error
-    if not all(math.isfinite(value) and value >= 0 for value in astuple(found)):
+    times = (found.read_ns, found.resolution_ns, found.timer_late_ns)
+    if not all(math.isfinite(value) and value >= 0 for value in times):
         raise TrialError(f"a calibration printed times that cannot be: {found}")
     return found
+
+
+def _null_response_ns(run: Callable[[Sequence[str], float], str], out: Path) -> float:
+    """By the stamps: a run's length would hold what is done between two responses, too."""
+    from tare.workloads import echo_samples  # noqa: PLC0415 - every command reads this file
+
+    means = []
+    for _ in range(_NULL_RUNS):
+        run((*_NULL, "--out", str(out)), _TIMEOUT_S)
+        records = echo_samples.parse(out.read_bytes()).records
+        if not len(records) or min(records["received_ns"]) == echo_samples.LOST:
+            raise TrialError("echo-null, which answers itself, has lost requests")
+        means.append(float((records["received_ns"] - records["sent_ns"]).mean()))
+    return median(means)
 
 
 def _said(output: str, who: str) -> dict[str, Any]:

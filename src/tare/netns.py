@@ -78,6 +78,19 @@ def owner(name: str) -> str:
     return str(within(name, lambda ip: ip.get_links(index(ip, "lo"))[0].get("ifalias") or ""))
 
 
+def dwells_in(name: str) -> Callable[[int], bool]:
+    """Tell of a process, by pid, whether it is in a namespace: no daemon overwrites that."""
+    of_it = Path("/run/netns", name).stat()
+
+    def dwells(pid: int) -> bool:
+        try:
+            return os.path.samestat(Path(f"/proc/{pid}/ns/net").stat(), of_it)
+        except OSError:  # it has ended, or is another user's
+            return False
+
+    return dwells
+
+
 def open_tap(namespace: str, name: str, *, vnet_header: bool = False) -> int:
     """Open a tap for whoever may not; its frames are read from the descriptor that is returned.
 

@@ -83,6 +83,13 @@ def test_a_zero_is_a_value_and_is_not_judged(tidy_site: Site, tmp_path: Path) ->
         measured(tidy_site, tmp_path, "true", statistic="written")
 
 
+@pytest.mark.parametrize("name", ["-", "-x", "a\\b", "it's one"])
+def test_a_file_is_checked_whatever_its_name(name: str, tidy_site: Site, tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"words")
+    session = {"expect_file": "{file} sha256:" + hashlib.sha256(b"words").hexdigest()}
+    assert measured(tidy_site, tmp_path, "cp in ./{file}", session, file=name).values
+
+
 def test_a_file_that_it_writes_is_checked(tidy_site: Site, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(bytes(10_000))
     digest = hashlib.sha256(zlib.compress(bytes(10_000))).hexdigest()
@@ -95,10 +102,11 @@ def test_a_file_that_it_writes_is_checked(tidy_site: Site, tmp_path: Path) -> No
         measured(tidy_site, tmp_path, f'python3 -c "{code}"', bad)
 
 
+@pytest.mark.parametrize("shell", ["sh", "/usr/bin/env bash"])
 def test_a_shell_line_is_run_by_the_shell_that_is_asked_for(
-    tidy_site: Site, tmp_path: Path
+    shell: str, tidy_site: Site, tmp_path: Path
 ) -> None:
-    session = {"shell": "sh", "expect_output": "^10000$", "expect_exit": 3}
+    session = {"shell": shell, "expect_output": "^10000$", "expect_exit": 3}
     measured(tidy_site, tmp_path, "head -c {n} /dev/zero | wc -c; exit 3", session, n=10_000)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
@@ -23,7 +24,11 @@ pytestmark = [pytest.mark.system, needs_root]
 
 def carried(proxies: Proxies, stream: bytes = STREAM) -> bytes:
     """Send it in at one end; return what comes out at the other."""
-    with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as source:
+    with (
+        contextlib.chdir(proxies._scratch.parent),
+        socket.socket(socket.AF_UNIX) as listener,
+        socket.socket(socket.AF_UNIX) as source,
+    ):
         listener.bind(proxies.inward.removeprefix("unix:"))
         listener.listen()
         listener.settimeout(60)
@@ -52,10 +57,12 @@ def test_what_goes_in_comes_out_at_the_other_host(
 ) -> None:
     tls = certificates.make(tmp_path / "pki") if secured else None
     scope = Scope.make(PROGRAMS, tmp_path / "scope.json")
+    far = tmp_path / ("far" * 40) / "trip"  # no socket could be named by its whole path
+    far.mkdir(parents=True)
     with (
         Wire(registry, None) as wire,
         Proxies(
-            PROGRAMS, wire, scope, tmp_path, send=(), receive=(), cpus=((), ()), tls=tls, back=back
+            PROGRAMS, wire, scope, far, send=(), receive=(), cpus=((), ()), tls=tls, back=back
         ) as proxies,
     ):
         before = wire.traffic()

@@ -28,12 +28,13 @@ pytestmark = [pytest.mark.system, needs_root]
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("migration")
-    (root / "scratch").mkdir()
+    scratch = root / ("scratch" * 16)  # no socket could be named by its whole path
+    scratch.mkdir()
     with Registry(root / "leftovers") as registry_, Hosts(registry_) as hosts:
         yield Site(
             hosts=hosts,
             programs=PROGRAMS,
-            scratch=root / "scratch",
+            scratch=scratch,
             cache=CACHE,
             leftovers=registry_,
         )

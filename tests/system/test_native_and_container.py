@@ -23,6 +23,7 @@ from tare.environments.container import Container
 from tare.environments.native import Native
 from tare.errors import TrialError
 from tare.pauses import pauses
+from tare.workloads import overhead
 
 pytestmark = [pytest.mark.system, needs_root]
 
@@ -111,6 +112,11 @@ def test_what_an_environment_says_of_itself(inside: Inside) -> None:
     assert inside.facts["kernel"] == platform.release()
     assert inside.run(("uname", "-r"), 30).strip() == platform.release()
     assert inside.interface in inside.run(("ip", "-brief", "link"), 30)
+
+
+def test_an_idle_program_has_started_when_its_footprint_is_taken(inside: Inside) -> None:
+    found = [overhead._footprint(inside) or 0 for _ in range(6)]
+    assert max(found) < 2 * min(found)  # the kernel counts pages a thread in batches
 
 
 def test_a_failing_program_says_why(inside: Inside) -> None:

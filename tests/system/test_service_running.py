@@ -15,6 +15,8 @@ from needs import needs_root
 from tare import environments
 from tare.environments import Site
 from tare.errors import TrialError
+from tare.netns import dwells_in
+from tare.undo import processes
 from tare.workloads import Measurement
 
 pytestmark = [pytest.mark.system, needs_root]
@@ -161,6 +163,14 @@ def test_what_fails_says_why(changed: dict[str, Any], said: str, tidy_site: Site
     }  # fmt: skip
     with pytest.raises(TrialError, match=said):
         measured(tidy_site, asked)
+
+
+def test_a_daemon_that_overwrites_its_environment_goes_with_its_trial(tidy_site: Site) -> None:
+    if shutil.which("redis-server") is None:
+        pytest.skip("redis-server is not installed")
+    with pytest.raises(TrialError, match=r"the server .* ended"):
+        measured(tidy_site, {**REDIS, "server": [*REDIS["server"], "--daemonize", "yes"]})
+    assert processes(dwells_in(tidy_site.hosts.server_ns)) == []
 
 
 @pytest.mark.parametrize("place", ["native", "container"])

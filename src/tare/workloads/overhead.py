@@ -15,12 +15,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tare import environments
+from tare.environments import Inside
 from tare.errors import TrialError
 from tare.levels import Settings
 from tare.workloads import Bench, Measurement, Statistic, rows
 
 _TIMEOUT_S = 120.0
-_IDLE_S = "120"
+_IDLE = ("sh", "-c", "sleep 120 & echo '{}'; wait")
+"""A shell, whose peak has been reached when it tells that all of it has started."""
 _MOST_OF_CLOCK = 0.01
 """A cost of which the probe's own clock is a larger share is refused."""
 _FEW = ("--batches", "10", "--operations", "500")
@@ -87,8 +89,7 @@ class OverheadBench(Bench[OverheadLevels, Settings]):
         with environments.for_plot(levels).enter(self.site) as second:
             second.run(("uname", "-r"), _TIMEOUT_S)
             values["start"] = float(time.monotonic_ns() - began)
-            with second.start(("sleep", _IDLE_S)) as idle:
-                footprint = idle.account().peak_memory_bytes
+            footprint = _footprint(second)
         if footprint:
             values["footprint"] = float(footprint)
         return Measurement(values=values, settings={"clock's share": shares, "refused": refused})
@@ -126,6 +127,13 @@ class Overhead(rows.InEnvironment[OverheadLevels, Settings]):
 
 
 WORKLOAD = Overhead()
+
+
+def _footprint(inside: Inside) -> int | None:
+    """Peak memory of what runs an idle program, once that has started."""
+    with inside.start(_IDLE) as idle:
+        idle.event(_TIMEOUT_S)
+        return idle.account().peak_memory_bytes
 
 
 def _cost(name: str, said: str) -> tuple[float, float]:

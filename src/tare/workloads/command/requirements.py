@@ -68,7 +68,10 @@ def _missing(
     for file in [*files, *(settings.inputs if copied else ())]:
         if not (cwd / file).exists():
             return f"there is no file {cwd / file}. Name another"
-    return None
+    pipes = [cwd / file for file in files if (cwd / file).is_fifo()]
+    return (
+        f"{pipes[0]} is a pipe, and an input is read anew each time. Name a file" if pipes else None
+    )
 
 
 def program(settings: CommandSettings, name: str, parameters: Mapping[str, str]) -> Path | None:

@@ -79,8 +79,8 @@ class CommandBench(ExecutingBench[CommandLevels]):
         settings = self.settings
         yield from ("--runs", str(settings.runs or 0), "--for-ns", str(round(AUTO_S * 1e9)))
         yield from ("--warmup", str(settings.warmup), "--empty", str(_EMPTY_RUNS))
-        if settings.shell:
-            yield from ("--empty-shell", shlex.split(settings.shell)[0])
+        for word in shlex.split(settings.shell):
+            yield from ("--empty-shell", word)
 
     def _meeting(self, stack: ExitStack) -> Meeting | None:
         """Where a guest says that all is over: to ask it meanwhile takes its own processor."""

@@ -65,6 +65,8 @@ class Guest(Stepwise):
         name: of process and log files.
         netns: the host that it is on.
         logs: directory for the console and QEMU's own output.
+        folder: that it works in, from which sockets are named: no path to one may be longer than
+            107 bytes.
         role: `boot`, or `await` a migration: it does not run by itself then.
         prealloc: whether its memory is there before it is written to.
         disk: the layer that it writes to, if the blueprint has a disk.
@@ -80,6 +82,7 @@ class Guest(Stepwise):
         name: str,
         netns: str,
         logs: Path,
+        folder: Path,
         role: Literal["boot", "await"],
         prealloc: bool = False,
         disk: Path | None = None,
@@ -97,6 +100,7 @@ class Guest(Stepwise):
         self._disk = disk
         self._nic = nic
         self._logs = logs
+        self._folder = folder
         self._cpus = tuple(cpus)
 
     @property
@@ -115,7 +119,7 @@ class Guest(Stepwise):
         descriptors = [self._qmp.far.fileno()]
         if self._nic is not None:
             descriptors.append(self._nic.tap)
-        command = Command(self._command_line(), netns=self.netns, cpus=self._cpus)
+        command = Command(self._command_line(), netns=self.netns, cpus=self._cpus, cwd=self._folder)
         self._qemu = stack.enter_context(
             process.start(command, log_dir=self._logs, name=self.name, pass_fds=descriptors)
         )

@@ -64,6 +64,15 @@ class Journey:
         }
 
 
+def clock_offset_ns() -> int:
+    """How far the real-time clock is before the monotonic one: it moves only if that is set.
+
+    What slows or speeds the one does so to the other.
+    """
+    # Whatever comes between two readings makes it less.
+    return max(time.time_ns() - time.monotonic_ns() for _ in range(5))
+
+
 def travel(source: Guest, destination: Guest, uri: str, timeout_s: float) -> Journey:
     """Migrate a guest and wait until it runs at the destination.
 

@@ -77,10 +77,10 @@ class Proxies(Stepwise):
         back: bool = False,
         tls: Path | None = None,
     ) -> None:
-        self.outward = f"unix:{scratch / 'out'}"
-        """Where the source QEMU migrates to."""
-        self.inward = f"unix:{scratch / 'in'}"
-        """Where the destination QEMU awaits its migration."""
+        self.outward = f"unix:{scratch.name}/out"
+        """Where the source QEMU migrates to, from the folder that `scratch` is in."""
+        self.inward = f"unix:{scratch.name}/in"
+        """Where the destination QEMU awaits its migration, from there."""
         self.index_ns = 0
         """Processor time of the receiver until it was ready: what its index took."""
         self.index_seconds = 0.0
@@ -168,7 +168,10 @@ class Proxies(Stepwise):
         role = argv[0]
         record = ("--record", str(self._scratch / f"{role}.json"))
         command = Command(
-            (self._program, *argv, *self._common, *record), netns=netns, cpus=tuple(cpus)
+            (self._program, *argv, *self._common, *record),
+            netns=netns,
+            cpus=tuple(cpus),
+            cwd=self._scratch.parent,
         )
         running = stack.enter_context(process.start(command, name=f"pageshare-{role}"))
         for _ in pauses(_START_TIMEOUT_S):

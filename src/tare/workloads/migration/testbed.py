@@ -171,7 +171,7 @@ class Bed:
         with self.awaiting(prealloc=False) as there:
             _prepare(self.home)
             _prepare(there)
-            path = f"unix:{self.trip_folder() / 'visit'}"
+            path = f"unix:{self.trip_folder().name}/visit"
             there.ask("migrate-incoming", uri=path)
             travel(self.home, there, path, _BACK_TIMEOUT_S)
             self.bring_back(there, keep=True, keep_home=keep_home)
@@ -197,7 +197,7 @@ class Bed:
         _prepare(guest)
         _prepare(home)
         with ExitStack() as stack:
-            path = f"unix:{self.trip_folder() / 'back'}"
+            path = f"unix:{self.trip_folder().name}/back"
             proxies = None
             if keep:
                 proxies = stack.enter_context(self._keeping(keep_home=keep_home))
@@ -273,6 +273,7 @@ class Bed:
             name=f"{self.session}-{name}{self._trip}",
             netns=place.netns,
             logs=self.site.scratch / "logs",
+            folder=self.scratch,
             role="boot",
             disk=disk,
             nic=None if found is None or place.tap is None else Nic(place.tap, found.mac),
@@ -287,6 +288,7 @@ class Bed:
             name=f"{self.session}-{name}",
             netns=place.netns,
             logs=self.site.scratch / "logs",
+            folder=self.scratch,
             role="await",
             prealloc=prealloc,
             disk=self._layer if self.blueprint.disk else None,

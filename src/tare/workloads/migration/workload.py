@@ -26,7 +26,7 @@ from tare.workloads.migration import (
 from tare.workloads.migration.arms import Arm
 from tare.workloads.migration.beside import Throughput
 from tare.workloads.migration.guest import Guest
-from tare.workloads.migration.journey import travel
+from tare.workloads.migration.journey import clock_offset_ns, travel
 from tare.workloads.migration.proxies import Proxies
 from tare.workloads.migration.rows import MigrationLevels, MigrationSettings
 from tare.workloads.migration.testbed import InsideTestbed, Testbed
@@ -34,6 +34,8 @@ from tare.workloads.rows import one_core
 
 _PORT = 7501
 _UNLIMITED = 1 << 40
+_SET_NS = 1_000_000
+"""By which the clock has to move to have been set, and not read late."""
 _BOOT_S = {"debian": 35.0, "tiny": 6.0}
 _TRIAL_S = {"debian": 7.0, "tiny": 3.0}
 _WINDOWS = {"debian": 100, "tiny": 20}
@@ -189,8 +191,16 @@ class _Trial:
                 stack.enter_context(ksm.merging(self._site.leftovers, bed.home.pid))
             prealloc = self._levels.destination == "preallocated"
             there = stack.enter_context(bed.awaiting(prealloc=prealloc))
+            offset = clock_offset_ns()
             measured, proxies = self._measured(stack, there)
+            moved = clock_offset_ns() - offset
             bed.bring_back(there)
+            if abs(moved) > _SET_NS:
+                raise TrialError(
+                    f"this machine's clock was set by {moved / 1e9:+.3f} s during the migration,"
+                    " whose times are told by it",
+                    "see that its time is synchronised before a run",
+                )
             if proxies is None:
                 return measured
             # Read with the guest at home: it has arrived, whatever these say of its migration.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import re
-import secrets
 import shlex
 import socket
 import time
@@ -22,9 +21,9 @@ from tare.environments import Inside, ServerProcess
 from tare.environments.in_guest import InsideGuest
 from tare.errors import TrialError
 from tare.failures import ProcessError, last_words
-from tare.leftovers import kill_marked, marked
 from tare.pauses import pauses
 from tare.stepwise import Stepwise
+from tare.undo import kill_all, processes
 from tare.units import exact_duration
 from tare.workloads.service.rows import Ready
 
@@ -41,8 +40,6 @@ _LOOK_EACH_IN_GUEST_S = 30.0
 """A guest's own processor tells: not while it is measured, if that can be helped."""
 _NEVER_ASKED_S = 0.5
 _FOREGROUND = "a server has to stay in the foreground, such as by `daemon off` or `--daemonize no`"
-_MARK = "TARE_SERVER"
-"""Variable of one server's processes, by which those are found that left its session."""
 _TICKS_PER_S = 100
 """Source: proc(5), sysconf(_SC_CLK_TCK) on every machine that Linux has here."""
 
@@ -55,7 +52,8 @@ class Serving(Stepwise):
         argv: what it is started by.
         env: its variables.
         port: where it is to listen.
-        client_ns: the network namespace of whoever asks it.
+        server_ns: the network namespace that it runs in, where this machine's kernel runs it.
+        client_ns: that of whoever asks it.
     """
 
     def __init__(
@@ -65,22 +63,24 @@ class Serving(Stepwise):
         env: Mapping[str, str],
         *,
         port: int,
+        server_ns: str,
         client_ns: str,
     ) -> None:
         self._inside = inside
         self._argv = argv
         self._env = env
         self._at = (inside.address, port)
+        self._server_ns = server_ns
         self._client_ns = client_ns
-        self._mark = secrets.token_hex(8)
         in_guest = isinstance(inside, InsideGuest)
         self._look_each_s = _LOOK_EACH_IN_GUEST_S if in_guest else _LOOK_EACH_S
 
     def _build(self, stack: ExitStack) -> None:
         words = ("sh", "-c", _SERVE, "sh", *self._argv)
-        env = {**self._env, _MARK: self._mark}
+        self._dwells = netns.dwells_in(self._server_ns)
+        self._earlier = frozenset(processes(self._dwells))
         stack.push(self._see_off)
-        self._process: ServerProcess = stack.enter_context(self._inside.start(words, env))
+        self._process: ServerProcess = stack.enter_context(self._inside.start(words, self._env))
         stack.callback(self._end)
         self._pid = int(self._process.event(_START_TIMEOUT_S)["pid"])
 
@@ -177,15 +177,19 @@ class Serving(Stepwise):
             self._process.stop(_STOP_TIMEOUT_S)
 
     def _see_off(self, failed: object, *_: object) -> None:
-        """Kill what went on in the background, out of its session.
+        """Kill what went on in the background, out of its session, whatever its environment.
 
         Raises:
             TrialError: there was something, and nothing else has failed.
         """
+
+        def is_left(pid: int) -> bool:
+            return pid not in self._earlier and self._dwells(pid)
+
         # What ends with it may take a moment.
-        if any(not marked(_MARK, self._mark) for _ in pauses(_NEVER_ASKED_S)):
+        if any(not processes(is_left) for _ in pauses(_NEVER_ASKED_S)):
             return
-        if kill_marked(_MARK, self._mark) and failed is None:
+        if kill_all(is_left) and failed is None:
             raise TrialError(
                 f"the server `{self}` put a process into the background, which went on without it"
                 " and was killed",
