@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 import records
 from tare import analysis
 from tare.analysis import beside_trials
-from tare.analysis.cells import over_the_run
+from tare.analysis.cells import over_the_run, view_cell
+from tare.analysis.sessions import Sessions
 from tare.meanwhile import Meanwhile
 from tare.report import page, remarks, tables, wording
 from tare.stats.drift import BlockTrend, SessionDrift
@@ -102,6 +103,19 @@ def test_what_chance_does_in_one_of_a_hundred_sessions_is_not_told_of(tmp_path):
     by_chance, real = odd(found, 0.005), odd(found, 1e-7)
     assert (by_chance.drifting, by_chance.trend.flagged) == ((), False)
     assert (real.drifting, real.trend.flagged) == (((0, 0),), True)
+
+
+def test_two_modes_of_one_cell_are_told_of_in_a_run_of_a_hundred_and_one(tmp_path):
+    text = records.TWO_ENVIRONMENTS.replace("deadlines: [20 us, 10 ms]\n", "")
+    slow = {(block, "native/udp"): 2.0 for block in (1, 3, 4, 6)}
+    record = records.make(tmp_path / "r", records.Recipe(requests=200, stray=slow), text)
+    sessions = Sessions(record)
+    cells = sessions.plan.cells
+    sessions.plan = sessions.plan.model_copy(update={"cells": cells * 101})
+    one, calm = (view_cell(cell, sessions) for cell in cells[:2])
+    assert one.cell.id == "native/udp"
+    found = over_the_run([one, *[replace(calm, modes=None)] * 100])
+    assert found[0].modes.flagged
 
 
 def test_answers_within_one_environment_are_headed_by_it_once(tmp_path):

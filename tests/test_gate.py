@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scipy import stats
 
 import records
 from tare import analysis, cuts, experiment, export, plan, report
@@ -16,6 +18,8 @@ from tare.errors import Exit, UsageError
 from tare.record import Record, Trial
 from tare.report import gate
 from tare.stats import Verdict
+from tare.stats.bounds import POWER
+from tare.stats.sequential import needed
 from tare.stats.stopping import Action
 
 TEXT = """\
@@ -63,6 +67,10 @@ def test_what_is_too_noisy_stays_undecided_and_says_what_would_be_found(tmp_path
     assert gate.code(found) is Exit.INCONCLUSIVE
     said = "\n".join(gate.after(found))
     assert re.search(r"undecided; ratio .*all blocks find \+\d+ % 80 times in 100; more", said)
+    (one,) = found.gating.answers
+    reach = needed(20, found.gating.gate.looks, POWER)
+    upper = one.found.spread * math.sqrt(19 / stats.chi2.ppf(0.05, 19))
+    assert one.finds == pytest.approx(math.expm1(reach * upper))
 
 
 def test_shares_are_written_as_they_are(tmp_path):

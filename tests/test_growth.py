@@ -62,3 +62,9 @@ def test_a_block_without_one_of_the_trials_is_left_out() -> None:
 
 def test_one_level_is_no_growth() -> None:
     assert growths(cast("Any", planned("4")), cast("Any", Costs(1.0)), "time") == ()
+
+
+def test_one_level_that_is_written_in_two_ways_is_no_growth() -> None:
+    caches = ("nvio", "nvio nodes=1")
+    cells = [Cell(id=f"1/{c}", levels=MpiLevels({"cache": c, "ranks": "1"})) for c in caches]
+    assert growths(cast("Any", Planned(tuple(cells))), cast("Any", Costs(1.0)), "time") == ()

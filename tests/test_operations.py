@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import records
-from tare import accounting, analysis, report, uprobes
+from tare import accounting, analysis, report, runner, uprobes
 from tare import operations as counting
 from tare.accounting import Account, ThreadTime
 from tare.analysis.difference import explain
 from tare.analysis.operations import counted_in
 from tare.analysis.sessions import Sessions
 from tare.analysis.threads import lines_of
+from tare.errors import TrialError
 from tare.leftovers import Registry
 from tare.record import CauseSession, Record
+from tare.workloads import echo_samples
 
 TEXT = """\
 title: What does a sandbox cost?
@@ -144,3 +150,45 @@ def test_threads_of_a_far_machine_are_not_counted_among_those_of_this_one(
     ):
         pass
     assert watched == {"client": [os.getpid()]}
+
+
+def test_a_cell_that_fails_while_counting_costs_the_others_nothing_and_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    text = TEXT.format(transport="icmp, tcp, udp") + "causes: 1\n"
+    record = records.make(
+        tmp_path / "r", records.Recipe(blocks=1, requests=50, truth_us=lambda _: 10.0), text
+    )
+    sample = record.samples_path(record.trials()[0])
+    failing, measured = {"tcp"}, []
+
+    class Bench:
+        site = inside = None
+
+        def measure(self, levels: Mapping[str, str]) -> SimpleNamespace:
+            measured.append(levels["transport"])
+            if levels["transport"] in failing:
+                raise TrialError("nothing came back")
+            account = Account(())
+            return SimpleNamespace(samples=sample, counters={"sent": 50}, server=account)
+
+    monkeypatch.setattr(counting, "unit_costs", lambda *_: {})
+    monkeypatch.setattr(echo_samples, "to_parquet", shutil.copyfile)
+    monkeypatch.setattr(runner._Run, "_entered", lambda *_: nullcontext(Bench()))
+
+    def count() -> dict[str, set[str]]:
+        with record.writing() as writer:
+            runner._Run(
+                record=record, programs=tmp_path, cache=tmp_path, on_progress=lambda _: None,
+                writer=writer, registry=None, scratch=tmp_path, blocks=None,  # type: ignore[arg-type]
+            )._count_causes()  # fmt: skip
+        found: dict[str, set[str]] = {}
+        for one in record.causes():
+            found.setdefault(str(one.error), set()).add(one.cell.rpartition("/")[2])
+        return found
+
+    assert count() == {"None": {"icmp", "udp"}, "nothing came back": {"tcp"}}
+    failing.clear()
+    measured.clear()
+    assert count() == {"None": {"icmp", "tcp", "udp"}}
+    assert measured == ["tcp"] * 2  # in each environment

@@ -5,6 +5,7 @@ import pytest
 
 from tare import cuts, experiment, plan
 from tare.cell import one_word
+from tare.cli.plan import print_plan
 from tare.errors import UnavailableError, UsageError
 from tare.workloads import rows
 
@@ -280,6 +281,12 @@ def test_operations_are_counted_in_no_setting_up_of_a_second_arm():
     assert len(made.counted) == 2 < len(made.blocks[0])
 
 
+@pytest.mark.parametrize(("causes", "few"), [(1, True), (2, False)])
+def test_a_plan_says_where_operations_are_counted_too_few_times(causes, few, capsys):
+    print_plan(plan.make(small(f"causes: {causes}"), seed=1))
+    assert ("the budget by operation takes two" in capsys.readouterr().out) == few
+
+
 def test_sessions_that_count_operations_are_in_the_expected_duration_and_are_cut_first():
     without = plan.make(small(), seed=1)
     counting = plan.make(small("causes: 5\nblocks: {min: 8, max: 9}"), seed=1)
@@ -289,3 +296,8 @@ def test_sessions_that_count_operations_are_in_the_expected_duration_and_are_cut
     assert cut.min_blocks == counting.min_blocks
     assert cut.session == counting.session
     assert "operations are counted 0 times instead of 5" in cut.cuts
+    one = cuts.fit(counting, without.seconds() + counting.causes_seconds() / 4)
+    assert one.causes == 1
+    assert any(
+        cut.endswith("instead of 5, too few for the budget by operation") for cut in one.cuts
+    )

@@ -39,7 +39,8 @@ def fit(plan: Plan, budget_s: float) -> Plan:
     while plan.causes and plan.seconds() > budget_s:
         plan = plan.model_copy(update={"causes": plan.causes - 1})
     if plan.causes < causes:
-        cuts.append(f"operations are counted {plan.causes} times instead of {causes}")
+        few = ", too few for the budget by operation" if plan.causes == 1 else ""
+        cuts.append(f"operations are counted {plan.causes} times instead of {causes}{few}")
     fewer = repetition.planned(_limited(plan, budget_s))
     if sum(fewer.sessions.values()) < sum(plan.sessions.values()):
         cuts.append("fewer sessions of cheap cells in a block: intervals will be wider")

@@ -200,7 +200,7 @@ class Experiment(BaseModel):
         ge=0,
         le=100,
         description="Extra sessions of each cell in which operations are counted, for the budget by"
-        " cause; after the blocks.",
+        " operation, which takes two or more; after the blocks.",
     )
     session: dict[str, str] = Field(default_factory=dict, description="Settings of every session.")
     replays: Literal["A", "B", "C", "D"] | None = Field(

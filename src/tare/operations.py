@@ -22,6 +22,7 @@ import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -274,19 +275,25 @@ def count(
         with entered(counter.watching) as bench:
             costs = unit_costs(bench.site, bench.inside)
             while left:
-                measured = bench.measure(left[0].levels)
-                assert measured.samples is not None  # only such workloads can be asked to count
-                echo_samples.to_parquet(measured.samples, samples)
-                yield CauseSession(
-                    repeat=repeat,
-                    cell=left.pop(0).id,
-                    unit_costs_ns={name: cost.mean for name, cost in costs.items()},
-                    unit_medians_ns={name: cost.median for name, cost in costs.items()},
-                    counts=counter.per_request(measured),
-                    mean_ns=analysis.summarise_session(samples).value("mean"),
-                )
+                begun = partial(CauseSession, repeat=repeat, cell=left[0].id)
+                try:
+                    measured = bench.measure(left[0].levels)
+                except TrialError as error:  # says nothing of the other cells
+                    _LOG.warning("counting in %s: %s", left[0].id, error)
+                    found = begun(error=str(error))
+                else:
+                    assert measured.samples is not None  # only such workloads can be asked to count
+                    echo_samples.to_parquet(measured.samples, samples)
+                    found = begun(
+                        unit_costs_ns={name: cost.mean for name, cost in costs.items()},
+                        unit_medians_ns={name: cost.median for name, cost in costs.items()},
+                        counts=counter.per_request(measured),
+                        mean_ns=analysis.summarise_session(samples).value("mean"),
+                    )
+                del left[0]
+                yield found
     except TrialError as error:
-        _LOG.warning("counting in %s: %s", ", ".join(cell.id for cell in cells), error)
+        _LOG.warning("counting in %s: %s", ", ".join(cell.id for cell in left), error)
         for cell in left:
             yield CauseSession(repeat=repeat, cell=cell.id, error=str(error))
 

@@ -331,7 +331,8 @@ class _Run:
 
     def _count_causes(self) -> None:
         """After the blocks: sessions with a tracer, which are no trials."""
-        done = {session.key for session in self.record.causes()}
+        # A failure here is no finding, as that of a trial is: a run that is resumed tries again.
+        done = {session.key for session in self.record.causes() if session.error is None}
         visits = self._plan.counted
         each = self._counting_left / max(1, self._plan.causes * len(visits))
         for repeat in range(self._plan.causes):

@@ -63,6 +63,27 @@ def test_ten_percent_are_found_where_runs_spread_by_three(before, after):
     assert more <= most(2 * 0.01, series)
 
 
+@pytest.mark.parametrize(("before", "after"), [(56, 4), (95, 5), (980, 20)])
+def test_a_change_that_few_runs_have_seen_is_placed_at_the_first_of_them(before, after):
+    rng, found, placed = np.random.default_rng(12), 0, 0
+    for _ in range(20):
+        values = rng.normal(0.0, 0.01, before + after)
+        values[before:] += 0.2
+        changes = [change.at for change in change_points(values, 0.01)]
+        found += bool(changes)
+        placed += before in changes
+    assert placed == found >= 10
+
+
+def test_a_tenth_of_outliers_seldom_misplaces_a_change():
+    rng, series, near = np.random.default_rng(13), 100, 0
+    for _ in range(series):
+        values = rng.normal(0.0, 0.01, 60) + 0.5 * (rng.random(60) < 0.1)
+        values[30:] += 0.05
+        near += any(abs(change.at - 30) <= 1 for change in change_points(values, 0.01))
+    assert near >= least(0.9, series)
+
+
 def test_one_run_that_stands_apart_is_no_change():
     rng = np.random.default_rng(9)
     false = 0

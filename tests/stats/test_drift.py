@@ -1,5 +1,7 @@
 """Warm-up within a session, trends over blocks, modes, and the stopping rule."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -93,6 +95,12 @@ def test_two_modes_are_found_where_they_are():
     assert found.share_high == pytest.approx(0.4)
 
 
+@pytest.mark.parametrize("cells", [1, 101, 1000])
+def test_two_modes_are_told_however_many_cells_they_are_looked_for_in(cells):
+    found = two_modes([1.0, 1.01, 1.02, 1.03, 2.0, 2.01, 2.02, 2.03], among=cells)
+    assert cells * found.p <= 0.01
+
+
 def test_one_mode_is_seldom_called_two():
     rng = np.random.default_rng(15)
     flagged = sum(two_modes(rng.lognormal(9, 0.1, 12)).flagged for _ in range(1000))
@@ -175,3 +183,14 @@ def test_every_run_ends(widths, blocks):
     found = rule(widths, blocks)
     assert (found.action is Action.CONTINUE) <= (blocks < 30)
     assert found.projected_blocks is None or found.projected_blocks >= 8
+
+
+def test_modes_of_many_sessions_take_little_memory():
+    values = np.random.default_rng(18).lognormal(0, 0.1, 397)
+    tracemalloc.start()
+    try:
+        two_modes(values)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 30e6  # 32e6 are the draws alone

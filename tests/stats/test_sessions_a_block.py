@@ -126,6 +126,19 @@ def test_both_cells_of_a_comparison_have_as_many_sessions():
     assert found["native"] == found["container"] >= found["gvisor"]
 
 
+@pytest.mark.parametrize(("cells", "fixed"), [(5, 8.0), (10, 21.0)])
+def test_a_baseline_too_dear_for_one_comparison_is_repeated_for_all_of_them(cells, fixed):
+    pairs = {(f"c{i}", "native"): GUESS for i in range(cells)}
+    costs = dict.fromkeys([c for pair in pairs for c in pair], 1.0)
+
+    def block(sessions):
+        """Half of the loss for each comparison: how wide its interval is in equal time."""
+        return GUESS.of(sessions) * (fixed + sessions * len(costs))
+
+    found = allot(costs, fixed, pairs, most=12)
+    assert set(found.values()) == {min(range(1, 13), key=block)} != {1}
+
+
 def test_a_block_is_kept_within_its_time():
     costs = {"native": 1.0, "container": 1.0}
     found = allot(costs, 30.0, {PAIR: GUESS}, most=12, most_seconds=37.0)

@@ -1,5 +1,6 @@
 """The sign-flip test and its interval, against brute force, scipy and their own symmetries."""
 
+import tracemalloc
 from itertools import product
 
 import numpy as np
@@ -122,3 +123,14 @@ def test_the_same_data_give_the_same_answer_every_time():
     d = np.random.default_rng(6).normal(0.3, 1.0, 24)
     assert signflip.p_value(d) == signflip.p_value(d.copy())
     assert signflip.interval(d, 0.95) == signflip.interval(d.copy(), 0.95)
+
+
+def test_what_is_kept_of_many_blocks_is_small():
+    tracemalloc.start()
+    try:
+        for blocks in range(480, 488):
+            signflip.p_value(np.ones(blocks))
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 30e6  # 180e6 of indices as wide as a pointer

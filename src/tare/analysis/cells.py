@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean, median
+from statistics import fmean
 from typing import Any
 
 from tare.analysis.beside_trials import Spread, spread
@@ -118,8 +118,7 @@ def level(sessions: Sessions, cell: str, statistic: str) -> Estimate | None:
 
 def plain(told: Sequence[float], confidence: float) -> Estimate:
     """The mean of what has no ratio, without an interval."""
-    middle, ends = median(told), (min(told), max(told))
-    return Estimate(fmean(told), None, None, confidence, middle, *ends, len(told), 0)
+    return Estimate(fmean(told), None, None, confidence, min(told), max(told), len(told))
 
 
 def view_cell(cell: Cell, sessions: Sessions) -> CellView:
@@ -171,7 +170,10 @@ def view_cell(cell: Cell, sessions: Sessions) -> CellView:
             if session.summary.drift is not None and session.summary.drift.flagged
         ),
         trend=block_trend(sessions.column(cell.id, statistic)),
-        modes=two_modes([block[0] for block in sessions.by_block(cell.id, statistic) if block]),
+        modes=two_modes(
+            [block[0] for block in sessions.by_block(cell.id, statistic) if block],
+            among=len(sessions.plan.cells),
+        ),
         quantiles=_quantiles(members),
         facts=next((t.facts.whole for t in reversed(trials) if t.facts.whole), {}),
         accelerators=sessions.accelerators(cell.id),

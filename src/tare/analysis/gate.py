@@ -14,7 +14,7 @@ from tare.stats.arrays import FloatArray
 from tare.stats.bounds import POWER
 from tare.stats.gating import Gate, Gated, blocks_that_tell, decide, most_spread
 from tare.stats.repetition import mean_log
-from tare.stats.sequential import needed
+from tare.stats.sequential import cautious, needed
 from tare.stats.stopping import Action, Decision
 from tare.stats.verdict import Verdict, below_floor
 
@@ -28,10 +28,10 @@ class Answer:
     found: Gated
     finds: float | None
     """The smallest slow-down, as a fraction, that all blocks of the plan would find 80 times in 100
-    at the spread that was seen; None where it is not known."""
+    at a spread that is as large as it may well be; None where it is not known."""
     found_by: int | None
-    """Blocks by which the slow-down that the gate is for is found 80 times in 100, at a spread that
-    is as large as it may well be; None where the plan's do not suffice, or it is not known."""
+    """Blocks by which the slow-down that the gate is for is found 80 times in 100, likewise;
+    None where the plan's do not suffice, or it is not known."""
     passed_by: int | None
     """Blocks by which an equal version passes 80 times in 100, likewise."""
     below: str | None = None
@@ -103,7 +103,7 @@ def answer(sessions: Sessions, *, bounds: bool = True) -> Gating:
             found = replace(found, verdict=Verdict.BELOW_INSTRUMENT)
         finds = None
         if found.spread is not None and reach < math.inf:
-            finds = math.expm1(reach * found.spread)
+            finds = math.expm1(reach * cautious(found.spread, found.blocks))
         found_by = blocks_that_tell(found, declared.finds_share, gate.looks)
         passed_by = blocks_that_tell(found, gate.margin, gate.passing)
         answers.append(Answer(name, group, found, finds, found_by, passed_by, below))

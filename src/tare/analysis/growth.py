@@ -26,7 +26,7 @@ class Growth:
 
     factor: str
     cells: tuple[tuple[float, Cell], ...]
-    """(level as a number, cell), by level; two or more."""
+    """(level as a number, cell), by level; two levels or more."""
     exponent: Interval
     """Of cost = constant x level ^ exponent, without unit."""
 
@@ -40,8 +40,10 @@ def growths(plan: Plan, sessions: Sessions, statistic: str) -> tuple[Growth, ...
                 groups.setdefault(factor, {}).setdefault(rest, []).append((number, cell))
     found = []
     for factor, alike in groups.items():
-        for group in (sorted(one, key=itemgetter(0)) for one in alike.values() if len(one) > 1):
+        for group in (sorted(one, key=itemgetter(0)) for one in alike.values()):
             numbers = [number for number, _ in group]
+            if len(set(numbers)) == 1:  # of several cells too, as of `nvio` and `nvio nodes=1`
+                continue
             columns = [sessions.column(cell.id, statistic) for _, cell in group]
             exponents = (_exponent(numbers, costs) for costs in zip(*columns, strict=True))
             known = [one for one in exponents if one is not None]

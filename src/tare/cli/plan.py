@@ -173,7 +173,8 @@ def print_plan(plan: Plan) -> None:
             + (f" until the first {PILOT_BLOCKS} blocks have told how many pay" if told else "")
         )
     if plan.causes:
-        printing.show(f"of it, sessions that count operations: {plan.causes} of each cell")
+        few = "; the budget by operation takes two" if plan.causes == 1 else ""
+        printing.show(f"of it, sessions that count operations: {plan.causes} of each cell{few}")
     if plan.experiment.polite is not None:
         share = plan.experiment.polite
         printing.show(f"at most {share.processors} of the processors, {share.memory} of the memory")

@@ -133,8 +133,8 @@ def _markdown(analysis: Analysis, answers: tuple[Answer, ...]) -> Iterator[str]:
         f"Old and new interleaved in one run. Equal versions are called slower at most"
         f" {100 * asked.significance_share:g} times in 100, over all looks and comparisons; bounds"
         " hold as often each. *Spread*: of the ratio from block to block. *Finds*: the slow-down"
-        f" that all blocks would have found {_POWER}. What other builds, layouts or machines would"
-        " show is not in it."
+        f" that all blocks would have found {_POWER}, at a spread as large as it may well be. What"
+        " other builds, layouts or machines would show is not in it."
     )
 
 

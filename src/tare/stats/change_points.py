@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from tare.stats.arrays import FloatArray
 
 FEWEST = 4
 """Runs on either side of a change."""
-_KEPT = (0.1, 0.9)
-"""Of the values a change is placed by; what lies beyond does not draw it to itself."""
 _MOST = 256
 """More runs than these are permuted in so many stretches of neighbours."""
 _FIRST, _HOPELESS = 99, 10
@@ -62,7 +61,10 @@ def _split_up(
     if p > alpha:
         return
     # Ranks tell whether, not quite where: what lies in between counts as much as what is beyond.
-    kept = np.clip(values, *np.quantile(values, _KEPT))
+    # What stands apart does not draw the change to itself, but a level that the fewest runs hold is
+    # kept: they are most of some window.
+    levels = np.median(sliding_window_view(values, 2 * FEWEST - 1), axis=1)
+    kept = np.clip(values, levels.min(), levels.max())
     at = FEWEST + int(np.argmax(_split(kept - kept.mean(), FEWEST)))
     yield from _split_up(values[:at], alpha, first, rng)
     yield ChangePoint(first + at, p)

@@ -125,16 +125,12 @@ class Estimate:
     """Upper end of the same."""
     confidence: float
     """Nominal coverage, 0 to 1."""
-    median: float | None
-    """Median over sessions: beside the mean, it shows a session that stands apart."""
     min: float | None
-    """Smallest session."""
+    """Smallest of the values that it is estimated from: of a block's sessions, their mean."""
     max: float | None
-    """Largest session."""
+    """Largest of them."""
     n: int
-    """Sessions present."""
-    absent: int
-    """Sessions planned but absent. An absent session is never zero."""
+    """How many they are. An absent one is never zero."""
 
 
 def across(session_values: BlockValues, confidence: float = 0.95) -> Estimate:
@@ -150,8 +146,7 @@ def across(session_values: BlockValues, confidence: float = 0.95) -> Estimate:
         ValueError: a value that is infinite, zero or negative.
     """
     values = present(session_values)
-    n, absent = values.size, len(session_values) - values.size
+    n = values.size
     over = mean_interval(np.log(values), confidence, Method.T).exponential
-    middle = (np.median(values), values.min(), values.max()) if n else (None, None, None)
-    median, least, most = (None if x is None else float(x) for x in middle)
-    return Estimate(over.estimate, over.low, over.high, confidence, median, least, most, n, absent)
+    least, most = (float(values.min()), float(values.max())) if n else (None, None)
+    return Estimate(over.estimate, over.low, over.high, confidence, least, most, n)

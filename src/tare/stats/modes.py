@@ -8,6 +8,7 @@ modes, and a mode that one session in ten takes will mostly be missed.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -19,6 +20,8 @@ from tare.stats.arrays import BlockValues, FloatArray, present
 _FEWEST_SESSIONS = 8
 _FEWEST_IN_A_MODE = 2
 _DRAWS = 9999
+_BATCH = 1 << 17
+"""Numbers that are drawn at once, 8 bytes each."""
 _SEED = 5840
 _ALPHA = 0.01
 
@@ -41,12 +44,13 @@ class Modes:
     """Sessions."""
 
 
-def two_modes(session_values: BlockValues) -> Modes | None:
+def two_modes(session_values: BlockValues, among: int = 1) -> Modes | None:
     """Look for two modes among a cell's sessions.
 
     Args:
         session_values: shape (sessions,), positive; None or NaN where a session is absent. They
             have to be independent: one of each block.
+        among: so many cells, over which p is adjusted: it can be small enough for that.
 
     Returns:
         None below 8 sessions, or where all are equal.
@@ -60,7 +64,7 @@ def two_modes(session_values: BlockValues) -> Modes | None:
         return None
     logs = np.sort(np.log(values))[np.newaxis, :]
     statistic, split = _widest_gap(logs)
-    null = _null_gaps(n)
+    null = _null_gaps(n, max(_DRAWS, math.ceil(among / _ALPHA)))
     p = (1.0 + np.count_nonzero(null >= statistic[0])) / (null.size + 1.0)
     cut = int(split[0])
     return Modes(
@@ -96,6 +100,10 @@ def _widest_gap(ordered: FloatArray) -> tuple[FloatArray, npt.NDArray[np.intp]]:
 
 
 @lru_cache(maxsize=32)
-def _null_gaps(n: int) -> FloatArray:
-    draws = np.random.default_rng(_SEED).normal(size=(_DRAWS, n))
-    return _widest_gap(np.sort(draws, axis=1))[0]
+def _null_gaps(n: int, draws: int) -> FloatArray:
+    rng = np.random.default_rng(_SEED)
+    rows = max(1, _BATCH // n)
+    sizes = ((min(rows, draws - done), n) for done in range(0, draws, rows))
+    return np.concatenate(
+        [_widest_gap(np.sort(rng.normal(size=size), axis=1))[0] for size in sizes]
+    )

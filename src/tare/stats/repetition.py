@@ -12,7 +12,7 @@ from costs and from spreads within cells and over blocks, never from what a comp
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -131,7 +131,8 @@ def allot(
     The intervals' widths at the end of a run of given length go as the root of a block's variance
     times its cost. The product of all of them is brought down, so that each comparison counts by
     how much narrower it gets, however noisy it is: one more session for the comparison that gains
-    most, again and again, until none gains.
+    most, again and again, until none gains. What a baseline costs may be too much for any one of
+    its comparisons, so then those of a baseline are tried together, and all.
 
     Args:
         costs: cell -> seconds of one more session of it; of the cells that may be repeated.
@@ -153,15 +154,20 @@ def allot(
         return sum(map(math.log, variances)) + len(pairs) * math.log(seconds(numbers))
 
     found = dict.fromkeys(costs, 1)
-    repeatable = [pair for pair in pairs if all(cell in costs for cell in pair)]
-    while True:
+    alone = [{*pair} for pair in pairs if all(cell in costs for cell in pair)]
+    baselines = dict.fromkeys(against for _, against in pairs)
+    together = [{c for pair in alone if one in pair for c in pair} for one in baselines]
+    together.append({c for pair in alone for c in pair})
+
+    def best(groups: Sequence[Set[str]]) -> dict[str, int]:
         candidates = [found]
-        for pair in repeatable:
-            fewest = min(found[cell] for cell in pair)
-            more = {**found, **{c: fewest + 1 for c in pair if found[c] == fewest}}
+        for group in filter(None, groups):
+            fewest = min(found[cell] for cell in group)
+            more = {**found, **{c: fewest + 1 for c in group if found[c] == fewest}}
             if fewest < most and seconds(more) <= most_seconds:
                 candidates.append(more)
-        best = min(candidates, key=loss)
-        if best is found:
-            return found
-        found = best
+        return min(candidates, key=loss)
+
+    while (more := best(alone)) is not found or (more := best(together)) is not found:
+        found = more
+    return found

@@ -44,8 +44,8 @@ def _all_subset_sums(differences: FloatArray) -> FloatArray:
     return sums
 
 
-@lru_cache(maxsize=16)
-def _sampled_subsets(blocks: int) -> tuple[npt.NDArray[np.intp], ...]:
+@lru_cache(maxsize=4)  # of 1000 blocks it is 11 MB
+def _sampled_subsets(blocks: int) -> tuple[npt.NDArray[np.uint16], ...]:
     """Random subsets, their complements, the empty and the full set, as bits of each chunk.
 
     Complements make the two tails mirror images, as they are in the whole set.
@@ -54,7 +54,7 @@ def _sampled_subsets(blocks: int) -> tuple[npt.NDArray[np.intp], ...]:
     chunks = []
     for start in range(0, blocks, _CHUNK):
         full = 2 ** min(_CHUNK, blocks - start) - 1
-        half = np.append(random.integers(0, full + 1, size=_DRAWS // 2), 0)
+        half = np.append(random.integers(0, full + 1, size=_DRAWS // 2), 0).astype(np.uint16)
         chunks.append(np.concatenate([half, full ^ half]))
     return tuple(chunks)
 
