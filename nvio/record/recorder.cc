@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 #include "../process/hooks.h"
@@ -126,12 +124,7 @@ Recorder::Recorder(const std::string& folder)
               static_cast<std::uint32_t>(getpid()), host_name()),
       process_(getpid()),
       files_(static_cast<std::atomic<std::uint16_t>*>(
-          std::calloc(kMaxDescriptors, sizeof(std::atomic<std::uint16_t>)))) {
-  if (!writer_.is_open()) {
-    std::fprintf(stderr, "nvio: cannot write a trace into %s: %s; the program goes on without\n",
-                 folder.c_str(), std::strerror(errno));
-  }
-}
+          std::calloc(kMaxDescriptors, sizeof(std::atomic<std::uint16_t>)))) {}
 
 const PosixHooks& Recorder::hooks() const { return kHooks; }
 

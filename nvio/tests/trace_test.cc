@@ -1,5 +1,6 @@
 // A trace: what was written is read again, golden bytes, torn ends, hostile bytes.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,25 @@ TEST_F(TraceTest, GoldenBytesAreWrittenAndRead) {
   EXPECT_EQ(trace.calls[2].kind, TraceKind::write);
   EXPECT_EQ(trace.calls[2].offset, 8192U);
   EXPECT_EQ(trace.calls[2].duration, 90U);
+}
+
+TEST_F(TraceTest, OneThatCannotBeWrittenAnyFurtherIsToldOnce) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  constexpr rlim_t kLimit = 64 << 10;
+  const rlimit small{kLimit, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  testing::internal::CaptureStderr();
+  {
+    TraceWriter writer(path_, 0, kProcess, "host");
+    writer.add_file(TraceFile{}, "/f", "");
+    constexpr int kCalls = 10000;
+    for (int i = 0; i < kCalls; ++i) writer.add({TraceKind::read, 0, 0, 0, 0, 1, 0, 1});
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(told.find("cannot write the trace " + path_), std::string::npos) << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
 }
 
 TEST_F(TraceTest, RandomCallsComeBackInTheOrderOfTheirStarts) {
