@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from needs import PROGRAMS
+from needs import HEARING, PROGRAMS
 from tare.command import PATH
 
 darshan = pytest.importorskip("darshan", reason="pydarshan has no wheel for this Python")
@@ -108,6 +108,33 @@ def test_what_an_import_says_is_no_complaint_about_the_log(
     monkeypatch.setenv("PYTHONPATH", str(on_nfs))
     done = nvio("predict", str(EXAMPLES / SIMPLE), cwd=on_nfs)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_reader_that_is_ended_is_no_fault_of_the_log(
+    on_nfs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (on_nfs / "sitecustomize.py").write_text("import os; os.kill(os.getpid(), 9)")
+    monkeypatch.setenv("PYTHONPATH", str(on_nfs))
+    why = refusal(nvio("predict", str(EXAMPLES / SIMPLE), cwd=on_nfs))
+    assert "ended by signal 9" in why
+    assert "damaged" not in why
+
+
+def test_a_stop_ends_the_reader_too(on_nfs: Path) -> None:
+    pipe = on_nfs / "pipe"
+    os.mkfifo(pipe)
+    waits = "import os, signal; signal.alarm(90)"  # at most
+    waits += f"; open({str(pipe)!r}, 'w').write(str(os.getpid())); signal.pause()"
+    (on_nfs / "sitecustomize.py").write_text(waits)
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{PATH}", "PYTHONPATH": str(on_nfs)}
+    command = (*HEARING, NVIO, "predict", str(EXAMPLES / SIMPLE))
+    with subprocess.Popen(command, cwd=on_nfs, env=env, text=True, stderr=subprocess.PIPE) as one:
+        reader = int(pipe.read_text())
+        one.terminate()
+        _, said = one.communicate(timeout=60)
+    assert one.returncode == 1
+    assert "stopped" in said
+    assert not Path(f"/proc/{reader}").exists()
 
 
 def test_without_pydarshan_the_remedy_is_told(on_nfs: Path) -> None:

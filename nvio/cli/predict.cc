@@ -40,6 +40,7 @@ JobTrace read_any(const std::string& path) {
 
 int calibrate_command(const CalibrateOptions& options, const std::string& output) {
   on_stop_signals([](int) { stop_calibration(); });
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is then told, and nothing left behind
   Calibration calibration;
   std::string problem;
   const bool visible = isatty(STDERR_FILENO) != 0;

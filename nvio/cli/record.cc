@@ -37,6 +37,11 @@ int record(const RecordOptions& options) {
                  options.folder.c_str(), kJobFile);
     return status != 0 ? status : 1;
   }
+  // A rank that could not write its trace ends as if it had, and only a prediction would tell.
+  if (const std::string problem = read_job(options.folder).problem; !problem.empty()) {
+    std::fprintf(stderr, "nvio record: nothing to predict from: %s\n", problem.c_str());
+    return status != 0 ? status : 1;
+  }
   std::fprintf(
       stderr,
       "nvio record: %.2f s; next: nvio calibrate DIR, where DIR is the folder of the job's "

@@ -153,6 +153,17 @@ def check_views(case: Case) -> None:
     expect(found["writes_cached"] == asked, f"pieces that the cache takes: {said.stdout}")
 
 
+def check_cut(case: Case) -> None:
+    """Where a trace is not whole, `nvio record` fails, though its command did not."""
+    cut = f'"$@"; truncate --size=-1 {case.folder}/cut/*.trace'
+    try:
+        case.record("cut", ["sh", "-c", cut, "sh", *case.grid("plain", "read", "random")])
+    except RunError as failure:
+        expect("ends before" in str(failure), f"a trace that was cut: {failure}")
+    else:
+        raise RunError("a trace that was cut is not told")
+
+
 def check_late(case: Case) -> None:
     """A rank that begins while another is in MPI_Finalize is no second program of a script."""
     late = [str(case.launch.build / f"late-{case.launch.mpi}"), str(case.folder)]
@@ -191,6 +202,7 @@ def check(case: Case) -> None:
         expect(found["recorded_io_seconds"] < found["recorded_seconds"], said.stdout)
     expect(not case.left(), f"left behind: {case.left()}")
     check_views(case)
+    check_cut(case)
     check_late(case)
     check_exit(case)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -53,6 +53,7 @@ WRONG = {
     ("inspect", "/proc/version"): (1, "/proc/version is not a folder"),
     ("recover", "/nowhere"): (1, "no store at /nowhere"),
 }
+NO_TRACE = (1, "made no MPI-IO call, or none of its ranks could write into")
 
 
 def main() -> int:
@@ -60,6 +61,7 @@ def main() -> int:
     nvio = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         others = {("run", "--store", folder, "--", "sh", "-c", OF_ANOTHER_USER): (0, "")}
+        others[("record", "--output", f"{folder}/trace", "--", "true")] = NO_TRACE
         empty = {(command, folder): (1, "no store of nvio") for command in ("inspect", "recover")}
         wrong = [
             line

@@ -55,7 +55,7 @@ class Conversion {
       return "the log holds no DXT trace, only sums, which do not tell when and where calls were: "
              "run the next job with DXT_ENABLE_IO_TRACE=1";
     }
-    for (const char* module : {"POSIX", "MPI-IO", "DXT_POSIX"}) {
+    for (const char* module : {"POSIX", "MPI-IO", "DXT_POSIX", "DXT_MPIIO"}) {
       const auto found = log_.partial.find(module);
       if (found != log_.partial.end() && found->second) {
         return std::string("the log is not whole: Darshan's memory for ") + module +
@@ -172,9 +172,7 @@ class Conversion {
         span.call.duration = ns(std::max(span.start, span.end)) - span.call.start;
         calls.push_back(span.call);
       }
-      std::stable_sort(calls.begin(), calls.end(), [](const TraceCall& a, const TraceCall& b) {
-        return a.start != b.start ? a.start < b.start : a.duration > b.duration;
-      });
+      std::stable_sort(calls.begin(), calls.end(), comes_before);
       job_.ranks.push_back(std::move(calls));
     }
     // Logs of before Darshan 3.4 have whole seconds.

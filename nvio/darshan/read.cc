@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <poll.h>
 #include <spawn.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -7,9 +8,11 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 
+#include "../predict/replay.h"
 #include "job.h"
 
 namespace nvio {
@@ -65,7 +68,10 @@ int run_script(const std::string& script, const std::string& log, std::string& p
       posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
   int status = 0;
-  while (failed == 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  while (failed == 0 && waitpid(child, &status, WNOHANG) == 0) {
+    constexpr int kMoment = 10;  // ms
+    if (is_replay_stopped()) kill(child, SIGKILL);
+    poll(nullptr, 0, kMoment);
   }
   printed = content_of(out);
   complaints = content_of(err);
@@ -77,7 +83,12 @@ int run_script(const std::string& script, const std::string& log, std::string& p
 
 std::string why_not(int status, const std::string& complaints) {
   if (status == kNoPydarshan) return kInstall;
-  if (status > 128) return "pydarshan did not survive reading it: it is damaged";
+  if (is_replay_stopped()) return "stopped; nothing was left behind";
+  const int signal = status - 128;
+  for (const int fault : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) {
+    if (signal == fault) return "pydarshan did not survive reading it: it is damaged";
+  }
+  if (signal > 0) return "pydarshan was ended by signal " + std::to_string(signal);
   // After an error in a log the library only stops early. Its complaints begin a line so; what else
   // is said may come of an import, or be a path.
   if (status != 0 || ("\n" + complaints).find("\nError: ") != std::string::npos) {

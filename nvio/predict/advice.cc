@@ -39,15 +39,14 @@ Verdict verdict_of(const std::vector<double>& ratios) {
 
 std::string why_of(const Prediction& found) {
   const Replayed& did = found.details;
-  const double served = static_cast<double>(did.read_hits + did.writes_cached);
-  const double all = std::max(1.0, static_cast<double>(did.reads + did.writes));
-  if (served == 0) {
+  if (did.calls_served == 0) {
     return "its calls are long, or fast already: the cache steps aside";
   }
   return text(
       "%.0f %% of its calls would be served from memory, for %.0f MiB read and %.0f MiB "
       "written in long pieces",
-      std::min(100.0, 100 * served / all), static_cast<double>(did.fetched_bytes) / (1 << 20),
+      100 * static_cast<double>(did.calls_served) / static_cast<double>(did.calls),
+      static_cast<double>(did.fetched_bytes) / (1 << 20),
       static_cast<double>(did.written_back_bytes) / (1 << 20));
 }
 
@@ -74,7 +73,7 @@ std::string advice_of(const Prediction& found) {
 
 Prediction predict(const JobTrace& job, const Calibration& calibration, const Settings& settings) {
   Prediction found;
-  found.problem = !job.problem.empty() ? job.problem : objection(job, calibration);
+  found.problem = !job.problem.empty() ? job.problem : objection(job, calibration, settings.store);
   if (!found.problem.empty()) return found;
   found.assumed = job.assumed;
   found.plain = job.seconds;

@@ -11,6 +11,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -19,14 +20,16 @@
 
 #include "../cache/cached_file.h"
 #include "../record/mount_source.h"
+#include "../system/random_ending.h"
 #include "../system/real.h"
 #include "workers.h"
 
 namespace nvio {
 namespace {
 
-constexpr std::uint64_t kFileBytes = 64 << 20;
-constexpr std::uint64_t kSizes[] = {4 << 10, 64 << 10, 1 << 20};
+constexpr std::uint64_t kFileBytes = 64 << 20;  // at least
+constexpr std::uint64_t kLongest = 1 << 20;
+constexpr std::uint64_t kSizes[] = {4 << 10, 64 << 10, kLongest};
 constexpr std::uint64_t kCachedSizes[] = {4 << 10, 64 << 10};
 constexpr std::uint64_t kPieceSizes[] = {64, 4 << 10};
 constexpr std::uint64_t kDirectFrom = 64 << 10;  // bytes: the cache fetches past the page cache
@@ -57,9 +60,13 @@ struct Failed {
 
 [[noreturn]] void fail(const std::string& what) { throw Failed{failed(what)}; }
 
-// A file that goes away with this object.
+// A new file, never what somebody else has put there, that goes away with this object.
 struct Scratch {
-  explicit Scratch(std::string name) : path(std::move(name)) {}
+  explicit Scratch(std::string name) : path(std::move(name)) {
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0) fail("cannot make " + path);
+    ::close(fd);
+  }
   ~Scratch() { ::unlink(path.c_str()); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -76,11 +83,11 @@ struct Aligned {
   void* data;
 };
 
-// One worker's share of the file's pieces, at random or as they come; none twice, unless the
-// workers are so many.
-std::vector<std::uint64_t> places(std::uint64_t bytes, std::uint32_t worker, std::uint32_t workers,
-                                  bool at_random) {
-  std::vector<std::uint64_t> all(kFileBytes / bytes);
+// One worker's share of the pieces of a file so long, at random or as they come; none twice, unless
+// the workers are so many.
+std::vector<std::uint64_t> places(std::uint64_t file_bytes, std::uint64_t bytes,
+                                  std::uint32_t worker, std::uint32_t workers, bool at_random) {
+  std::vector<std::uint64_t> all(file_bytes / bytes);
   std::iota(all.begin(), all.end(), std::uint64_t{0});
   std::mt19937_64 random(17);  // the same for all workers: their shares are disjoint
   if (at_random) std::shuffle(all.begin(), all.end(), random);
@@ -119,7 +126,9 @@ class Calibrator {
   Calibrator(const CalibrateOptions& options, const Progress& progress)
       : options_(options),
         progress_(progress),
-        name_("nvio-calibrate-" + std::to_string(getpid())) {
+        name_("nvio-calibrate-" + std::to_string(getpid()) + random_ending()),
+        // Of the longest calls, too, no two workers share a place.
+        file_bytes_(std::max(kFileBytes, kLeastPlaces * options.clients * kLongest)) {
     std::vector<std::uint32_t> clients = {1};
     if (options.clients > 1) clients.push_back(options.clients);
     for (const std::uint32_t count : clients) {
@@ -147,17 +156,16 @@ class Calibrator {
     struct stat status {};
     if (stat(options_.folder.c_str(), &status) != 0) fail("cannot look at " + options_.folder);
     if (stat(options_.store.c_str(), &status) != 0) fail("cannot look at " + options_.store);
-    found.folder = absolute_path((options_.folder + "/x").c_str());
-    found.folder.resize(found.folder.size() - 2);
-    found.store = options_.store;
-    say("opening and closing");
+    found.folder = std::filesystem::canonical(options_.folder);
+    found.store = std::filesystem::canonical(options_.store);
+    say("closing");
     files(found);
     found.join = join();
     const Scratch file(options_.folder + "/." + name_);
-    say("making a file of 64 MiB");
+    say("making a file of " + mib());
     make_file(file.path);
     const Scratch in_store(options_.store + "/" + name_ + ".file");
-    make_empty(in_store.path);
+    lengthen(in_store.path, kFileBytes);
     for (int round = 0; round < kRounds; ++round) {
       for (Measurement& one : plan_) {
         say(kWayNames[static_cast<std::size_t>(one.way)] + std::string(" ") +
@@ -175,6 +183,8 @@ class Calibrator {
   }
 
  private:
+  std::string mib() const { return std::to_string(file_bytes_ >> 20) + " MiB"; }
+
   void say(const std::string& what) const {
     if (g_stopped != 0) throw Stopped{};
     progress_(static_cast<double>(done_) / static_cast<double>(plan_.size() * kRounds), what);
@@ -192,7 +202,7 @@ class Calibrator {
         break;
       case Way::fresh_read: {
         const Scratch hole(options_.folder + "/." + name_ + ".new");
-        make_empty(hole.path);
+        lengthen(hole.path, file_bytes_);
         seconds = reading(hole.path, one.bytes, one.clients);
         break;
       }
@@ -203,26 +213,22 @@ class Calibrator {
     if (g_stopped != 0) throw Stopped{};
     throw Failed{std::string("a process that measured calls (") +
                  kWayNames[static_cast<std::size_t>(one.way)] + ") failed in " + options_.folder +
-                 " or " + options_.store + ": is there room for 64 MiB?"};
+                 " or " + options_.store + ": is there room for " + mib() + "?"};
   }
 
-  // Opens and closes, syncs, one client.
+  // Closes and syncs, one client.
   void files(Calibration& found) {
-    std::vector<double> open;
     std::vector<double> close;
     std::vector<double> sync;
     const Scratch file(options_.folder + "/." + name_ + ".open");
     constexpr int kFiles = 8;
     const Aligned bytes(kAlign);
     for (int i = 0; i < kFiles; ++i) {
-      auto start = std::chrono::steady_clock::now();
-      const int fd = ::open(file.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-      open.push_back(seconds_since(start));
-      if (fd < 0) fail("cannot make a file in " + options_.folder);
-      struct stat status {};
-      if (fstat(fd, &status) == 0) found.file_system = mount_source(status.st_dev);
+      const int fd = ::open(file.path.c_str(), O_RDWR | O_CLOEXEC);
+      if (fd < 0) fail("cannot open " + file.path);
+      found.file_system = mount_source(fd);
       bool good = ::pwrite(fd, bytes.data, kAlign, 0) == static_cast<ssize_t>(kAlign);
-      start = std::chrono::steady_clock::now();
+      auto start = std::chrono::steady_clock::now();
       good = good && ::fsync(fd) == 0;
       sync.push_back(seconds_since(start));
       good = good && ::pwrite(fd, bytes.data, kAlign, 0) == static_cast<ssize_t>(kAlign);
@@ -231,22 +237,21 @@ class Calibrator {
       close.push_back(seconds_since(start));
       if (!good) fail("cannot write in " + options_.folder);
     }
-    found.open = range_of(open);
     found.close = range_of(close);
     found.sync = range_of(sync);
   }
 
   void make_file(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) fail("cannot make a file in " + options_.folder);
-    const Aligned bytes(1 << 20);
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    if (fd < 0) fail("cannot open " + path);
+    const Aligned bytes(kLongest);
     bool good = true;
-    for (std::uint64_t at = 0; good && at < kFileBytes && g_stopped == 0; at += 1 << 20) {
-      good = write_fully(fd, bytes.data, 1 << 20, static_cast<off_t>(at)) >= 0;
+    for (std::uint64_t at = 0; good && at < file_bytes_ && g_stopped == 0; at += kLongest) {
+      good = write_fully(fd, bytes.data, kLongest, static_cast<off_t>(at)) >= 0;
     }
     good = good && ::fsync(fd) == 0;
     good = ::close(fd) == 0 && good;
-    if (!good) fail("cannot write 64 MiB in " + options_.folder);
+    if (!good) fail("cannot write " + mib() + " in " + options_.folder);
   }
 
   void forget(const std::string& path) const {
@@ -271,7 +276,7 @@ class Calibrator {
       if (bytes >= kDirectFrom) fd = ::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
       if (fd < 0) fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
       const Aligned buffer(bytes);
-      const auto mine = places(bytes, worker, clients, true);
+      const auto mine = places(file_bytes_, bytes, worker, clients, true);
       if (fd < 0) return 0;
       watch.begin();
       const std::uint64_t calls = until_over(mine, kSlice, [&](std::uint64_t at) {
@@ -288,11 +293,11 @@ class Calibrator {
   // them later.
   double writing(std::uint64_t bytes, std::uint32_t clients) const {
     const Scratch file(options_.folder + "/." + name_ + ".new");
-    make_empty(file.path);
+    lengthen(file.path, file_bytes_);
     return seconds_a_call(clients, [&](std::uint32_t worker, Stopwatch& watch) -> std::uint64_t {
       const int fd = ::open(file.path.c_str(), O_RDWR | O_CLOEXEC);
       const Aligned buffer(bytes);
-      const auto mine = places(bytes, worker, clients, bytes < (1 << 20));
+      const auto mine = places(file_bytes_, bytes, worker, clients, bytes < kLongest);
       if (fd < 0) return 0;
       const auto call = [&](std::uint64_t at) {
         return write_fully(fd, buffer.data, bytes, static_cast<off_t>(at)) >= 0;
@@ -306,11 +311,8 @@ class Calibrator {
     });
   }
 
-  static void make_empty(const std::string& path) {
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    const bool made = fd >= 0 && ::ftruncate(fd, kFileBytes) == 0;
-    if (fd >= 0) ::close(fd);
-    if (!made) fail("cannot make " + path);
+  static void lengthen(const std::string& path, std::uint64_t bytes) {
+    if (::truncate(path.c_str(), static_cast<off_t>(bytes)) != 0) fail("cannot lengthen " + path);
   }
 
   Range join() const {
@@ -347,7 +349,7 @@ class Calibrator {
   static std::uint64_t move_bytes(CachedFile& file, const Measurement& one, std::uint32_t worker,
                                   Stopwatch& watch) {
     const Aligned buffer(one.bytes);
-    const auto mine = places(one.bytes, worker, one.clients, true);
+    const auto mine = places(kFileBytes, one.bytes, worker, one.clients, true);
     if (one.way != Way::cached_new) {
       for (const std::uint64_t at : mine) file.write(at, buffer.data, one.bytes);
     }
@@ -367,7 +369,7 @@ class Calibrator {
     std::vector<FileRun> runs(kGroupSize / one.bytes / 2);
     const Aligned buffer(kGroupSize);
     auto* bytes = static_cast<char*>(buffer.data);
-    const auto mine = places(kGroupSize, worker, one.clients, false);
+    const auto mine = places(kFileBytes, kGroupSize, worker, one.clients, false);
     const auto move = [&](std::uint64_t at, bool reads) {
       for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = {at + 2 * i * one.bytes, one.bytes};
       return reads ? file.read_runs(runs, bytes) : file.write_runs(runs, bytes);
@@ -384,6 +386,7 @@ class Calibrator {
   const CalibrateOptions& options_;
   const Progress& progress_;
   std::string name_;
+  std::uint64_t file_bytes_;
   Settings settings_;
   std::vector<Measurement> plan_;
   std::size_t done_ = 0;

@@ -46,7 +46,6 @@ struct Calibration {
   std::string file_system;  // type and source of its mount
   std::string store;
   std::vector<CostPoint> points;
-  Range open;   // of a file, by one client
   Range close;  // of a file just written to
   Range sync;   // fsync of a file just written to
   Range join;   // what a process's first open takes with the cache, beyond a plain open

@@ -1,10 +1,15 @@
 #include "grounds.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <set>
 #include <unordered_set>
 #include <vector>
+
+#include "../record/mount_source.h"
 
 namespace nvio {
 namespace {
@@ -64,6 +69,24 @@ std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
     }
   }
   return {};
+}
+
+std::string file_system_of(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_PATH | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::string source = mount_source(fd);
+  close(fd);
+  return source;
+}
+
+// A calibration from another machine may name a folder that is not here: then nobody can tell.
+std::string store_elsewhere(const Calibration& calibration, const std::string& store) {
+  const std::string here = file_system_of(store);
+  const std::string calibrated = file_system_of(calibration.store);
+  if (here.empty() || calibrated.empty() || here == calibrated) return {};
+  return "the store would be in " + store + " (" + here + "), but calibrated was one in " +
+         calibration.store + " (" + calibrated + "): run `nvio calibrate --store " + store +
+         "`, or predict with --store " + calibration.store;
 }
 
 // Small calls that nothing has prepared (no neighbour was touched by this rank just before, no page
@@ -128,8 +151,10 @@ std::uint32_t active_ranks(const JobTrace& job) {
   return std::max(active, 1U);
 }
 
-std::string objection(const JobTrace& job, const Calibration& calibration) {
-  const std::string why = elsewhere(job, calibration);
+std::string objection(const JobTrace& job, const Calibration& calibration,
+                      const std::string& store) {
+  std::string why = elsewhere(job, calibration);
+  if (why.empty()) why = store_elsewhere(calibration, store);
   return !why.empty() ? why : unknown_dominates(job);
 }
 

@@ -11,10 +11,12 @@ namespace nvio {
 // Ranks that move bytes.
 std::uint32_t active_ranks(const JobTrace& job);
 
-// Sentences that say what speaks against it, or nothing: that the job cannot be replayed; and,
+// Sentences that say what speaks against it, or nothing: that the job cannot be replayed with a
+// store in this folder; and,
 // where the cache did something in the replay, that what this costs was calibrated in another
 // state.
-std::string objection(const JobTrace& job, const Calibration& calibration);
+std::string objection(const JobTrace& job, const Calibration& calibration,
+                      const std::string& store);
 std::string objection_to_costs(const JobTrace& job, const Calibration& calibration);
 
 }  // namespace nvio

@@ -78,7 +78,11 @@ JobTrace read_job(const std::string& folder) {
       return refuse("the job ran on several nodes, which are not predicted yet");
     }
   }
-  if (traces.empty()) return refuse("the recorded command made no MPI-IO call: nothing to cache");
+  if (traces.empty()) {
+    return refuse(
+        "the recorded command made no MPI-IO call, or none of its ranks could write into " +
+        folder);
+  }
 
   std::uint64_t first = UINT64_MAX;
   std::uint64_t first_left = UINT64_MAX;

@@ -64,8 +64,9 @@ void Replay::open(const Meeting& meeting, double begin, double lasted) {
     rank.clock = begin + lasted + (first ? costs_.join() : 0);
     files_.charge(rank.clock, static_cast<std::uint32_t>(meeting.ranks.size()));
     Rank::Open& opened = rank.files[call.file];
-    opened.file =
-        rank.session->acquire(descriptors_[call.file], job_.files[call.file].path, settings_.file);
+    // Not by its own name: a store that a killed replay leaves has nothing for the job's file.
+    opened.file = rank.session->acquire(descriptors_[call.file],
+                                        "replay of " + job_.files[call.file].path, settings_.file);
     if (opened.file == nullptr) {
       rank.files.erase(call.file);
     } else {

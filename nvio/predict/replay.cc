@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "../cache/pieces.h"
+#include "../system/random_ending.h"
+#include "../system/real.h"
 #include "replaying.h"
 
 namespace nvio {
@@ -24,7 +26,7 @@ bool Replay::start() {
   for (const JobFileFacts& file : job_.files) {
     descriptors_.push_back(files_.make(file.size));
     if (descriptors_.back() < 0) {
-      problem_ = "a file as large as " + file.path + " cannot be replayed on this machine";
+      found_.problem = failed("the replay has no descriptor for " + file.path);
       return false;
     }
   }
@@ -34,7 +36,7 @@ bool Replay::start() {
     std::string why;
     rank.session = Session::join(settings_, why);
     if (rank.session == nullptr) {
-      problem_ = "the replay has no store: " + why;
+      found_.problem = "the replay has no store: " + why;
       return false;
     }
     ranks_.push_back(std::move(rank));
@@ -60,14 +62,10 @@ std::uint32_t Replay::busy(const Rank& own) const {
 }
 
 Replayed Replay::run() {
-  Replayed result;
-  if (!start()) {
-    result.problem = problem_;
-    return result;
-  }
+  if (!start()) return found_;
   for (;;) {
     if (g_stopped != 0) {
-      result.problem = "stopped; nothing was left behind";
+      found_.problem = "stopped; nothing was left behind";
       break;
     }
     std::size_t first = ranks_.size();
@@ -93,16 +91,16 @@ Replayed Replay::run() {
     for (auto& [number, open] : rank.files) {
       for (; open.handles != 0; --open.handles) rank.session->release(open.file);
     }
-    result.seconds = std::max(result.seconds, rank.clock);
+    found_.seconds = std::max(found_.seconds, rank.clock);
     const Counters& counters = rank.session->counters();
-    result.reads += counters.reads.load();
-    result.writes += counters.writes.load();
-    result.read_hits += counters.read_hits.load();
-    result.writes_cached += counters.writes_cached.load();
-    result.fetched_bytes += counters.fetched_bytes.load();
-    result.written_back_bytes += counters.written_back_bytes.load();
+    found_.reads += counters.reads.load();
+    found_.writes += counters.writes.load();
+    found_.read_hits += counters.read_hits.load();
+    found_.writes_cached += counters.writes_cached.load();
+    found_.fetched_bytes += counters.fetched_bytes.load();
+    found_.written_back_bytes += counters.written_back_bytes.load();
   }
-  return result;
+  return found_;
 }
 
 // Returns the bytes that were written inside.
@@ -161,6 +159,7 @@ bool Replay::move_in_view(Rank& rank, const TraceCall& call) {
   const auto last = view.offset_of(call.offset + call.length - 1);
   if (reads && *last >= file->size()) return false;
   const std::uint64_t blocks = file->entry().blocks.load();
+  double served = 0;
   const bool done = move_pieces(
       *file, view, direction, call.offset, call.length,
       [&](std::span<const FileRun> runs, std::uint64_t bytes) {
@@ -174,23 +173,28 @@ bool Replay::move_in_view(Rank& rank, const TraceCall& call) {
           return false;
         }
         const double pieces = static_cast<double>(cached.load() - before);
+        served += pieces;
         rank.clock += pieces * costs_.transfer(reads ? Way::piece_read : Way::piece_write,
                                                bytes / runs.size(), active_);
         return true;
       });
   charge_blocks(rank, blocks, file->entry().blocks.load());
+  if (done) ++found_.calls;
+  if (done && served > 0) ++found_.calls_served;
   return done;
 }
 
 void Replay::transfer(Rank& rank, const TraceCall& call) {
+  const bool reads = call.kind == TraceKind::read;
+  if (reads || call.kind == TraceKind::write) ++found_.calls;
   CachedFile* file = file_of(rank, call);
   if (file == nullptr) {
     rank.clock += seconds_of(call.duration);  // not the cache's: as it was
     return;
   }
   const Counters& counters = rank.session->counters();
-  const std::uint64_t hits = counters.read_hits.load();
-  const std::uint64_t cached = counters.writes_cached.load();
+  const std::atomic<std::uint64_t>& cached = reads ? counters.read_hits : counters.writes_cached;
+  const std::uint64_t before = cached.load();
   const std::uint64_t blocks = file->entry().blocks.load();
   files_.replay(&call);
   switch (call.kind) {
@@ -200,18 +204,16 @@ void Replay::transfer(Rank& rank, const TraceCall& call) {
         const std::uint64_t piece = std::min(kMostPiece, call.length - done);
         buffer_.resize(std::max<std::size_t>(buffer_.size(), piece));
         const bool large = call.length > piece;
-        const ssize_t n = call.kind == TraceKind::read
-                              ? file->read(call.offset + done, buffer_.data(), piece, large)
-                              : file->write(call.offset + done, buffer_.data(), piece, large);
+        const ssize_t n = reads ? file->read(call.offset + done, buffer_.data(), piece, large)
+                                : file->write(call.offset + done, buffer_.data(), piece, large);
         if (n <= 0) break;
         done += static_cast<std::uint64_t>(n);
       }
-      if (call.kind == TraceKind::write) recorded_write_bytes_ += call.length;
-      if (counters.read_hits.load() != hits) {
-        rank.clock += costs_.transfer(Way::cached_read, call.length, active_);
-      }
-      if (counters.writes_cached.load() != cached) {
-        rank.clock += costs_.transfer(Way::cached_write, call.length, active_);
+      if (!reads) recorded_write_bytes_ += call.length;
+      if (cached.load() != before) {
+        ++found_.calls_served;
+        rank.clock +=
+            costs_.transfer(reads ? Way::cached_read : Way::cached_write, call.length, active_);
       }
       charge_blocks(rank, blocks, file->entry().blocks.load());
       break;
@@ -239,10 +241,11 @@ void Replay::charge_blocks(Rank& rank, std::uint64_t before, std::uint64_t after
 }
 
 void stop_replay() { g_stopped = 1; }
+bool is_replay_stopped() { return g_stopped != 0; }
 
 Replayed replay(const JobTrace& job, const Costs& costs, const Settings& settings) {
   Settings own = settings;
-  own.session = "replay-" + std::to_string(getpid());
+  own.session = "replay-" + std::to_string(getpid()) + random_ending();
   own.nodes = 1;
   own.node = 0;
   own.kind = StoreKind::automatic;

@@ -24,13 +24,16 @@ struct Replayed {
   std::uint64_t written_back_bytes = 0;
   std::uint64_t reads = 0;
   std::uint64_t writes = 0;
+  // Reads and writes of the program: the cache counts the pieces that it makes of them.
+  std::uint64_t calls = 0;
+  std::uint64_t calls_served = 0;  // at least in part
 };
 
 // `settings` as the job would have them; its store holds what the run's store would hold, and is
 // gone afterwards, also where `stop_replay`, from a signal handler, ends this one and all later
-// ones: a store that stays names the job's own files, and would pass for one that has bytes for
-// them.
+// ones.
 void stop_replay();
+bool is_replay_stopped();
 Replayed replay(const JobTrace& job, const Costs& costs, const Settings& settings);
 
 // The recorded run's own: from the first call to the end of the last one.

@@ -86,7 +86,7 @@ class Replay {
   std::vector<char> buffer_;
   std::uint32_t active_;  // ranks that move bytes
   std::uint64_t recorded_write_bytes_ = 0;
-  std::string problem_;
+  Replayed found_;
 };
 
 }  // namespace nvio

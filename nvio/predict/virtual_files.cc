@@ -13,15 +13,6 @@
 #include "../system/real.h"
 
 namespace nvio {
-namespace {
-
-std::uint64_t total_of(const iovec* vectors, int count) {
-  std::uint64_t total = 0;
-  for (int i = 0; i < count; ++i) total += vectors[i].iov_len;
-  return total;
-}
-
-}  // namespace
 
 VirtualFiles* VirtualFiles::g_the = nullptr;
 
@@ -36,7 +27,7 @@ VirtualFiles::~VirtualFiles() {
   // Through our own functions till the last: the sessions on these files are gone by now.
   static RealPosix before;
   before = real_;
-  for (const auto& [descriptor, size] : descriptors_) before.close(descriptor);
+  for (const auto& [descriptor, file] : descriptors_) before.close(descriptor);
   set_real(&before);
   g_clock = std::chrono::steady_clock::now;
   g_the = nullptr;
@@ -52,12 +43,7 @@ TimePoint VirtualFiles::now() {
 
 int VirtualFiles::make(std::uint64_t size) {
   const int descriptor = memfd_create("nvio-replay", MFD_CLOEXEC);
-  if (descriptor < 0) return -1;
-  if (real_.ftruncate(descriptor, static_cast<off_t>(size)) != 0) {
-    real_.close(descriptor);
-    return -1;
-  }
-  descriptors_[descriptor] = size;
+  if (descriptor >= 0) descriptors_[descriptor] = std::make_shared<File>(File{size, size});
   return descriptor;
 }
 
@@ -75,15 +61,13 @@ double VirtualFiles::recorded_seconds(Way way, std::uint64_t length) const {
 
 ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, bool is_one) {
   const std::lock_guard one(one_at_a_time_);
-  struct stat status {};
-  if (real_.fstat(descriptor, &status) != 0) return -1;
+  const File& file = *descriptors_.at(descriptor);
   const auto from = static_cast<std::uint64_t>(offset);
-  const auto size = static_cast<std::uint64_t>(status.st_size);
-  const std::uint64_t done = from >= size ? 0 : std::min(length, size - from);
+  const std::uint64_t done = from >= file.size ? 0 : std::min(length, file.size - from);
   if (is_one && is_passed_on(TraceKind::read, from, length)) {
     *clock_ += recorded_seconds(Way::read, length);
   } else {
-    const bool is_fresh = from >= descriptors_.at(descriptor);
+    const bool is_fresh = from >= file.made;
     *clock_ += costs_.transfer(is_fresh ? Way::fresh_read : Way::read, done, clients_);
   }
   return static_cast<ssize_t>(done);
@@ -91,8 +75,6 @@ ssize_t VirtualFiles::read(int descriptor, std::uint64_t length, off_t offset, b
 
 ssize_t VirtualFiles::write(int descriptor, std::uint64_t length, off_t offset, bool is_one) {
   const std::lock_guard one(one_at_a_time_);
-  struct stat status {};
-  if (real_.fstat(descriptor, &status) != 0) return -1;
   const auto from = static_cast<std::uint64_t>(offset);
   if (is_one && is_passed_on(TraceKind::write, from, length)) {
     *clock_ += recorded_seconds(Way::write, length);
@@ -100,8 +82,8 @@ ssize_t VirtualFiles::write(int descriptor, std::uint64_t length, off_t offset, 
   } else {
     *clock_ += costs_.transfer(Way::write, length, clients_);
   }
-  const auto end = static_cast<off_t>(from + length);
-  if (end > status.st_size && real_.ftruncate(descriptor, end) != 0) return -1;
+  File& file = *descriptors_.at(descriptor);
+  file.size = std::max(file.size, from + length);
   return static_cast<ssize_t>(length);
 }
 
@@ -145,6 +127,21 @@ RealPosix VirtualFiles::functions() {
   mine.pwritev = [](int fd, const iovec* vectors, int count, off_t offset) -> ssize_t {
     if (!g_the->is_virtual(fd)) return g_the->real_.pwritev(fd, vectors, count, offset);
     return g_the->write(fd, total_of(vectors, count), offset, false);
+  };
+  mine.fstat = [](int fd, struct stat* status) {
+    const int failed = g_the->real_.fstat(fd, status);
+    const std::lock_guard one(g_the->one_at_a_time_);
+    const auto known = g_the->descriptors_.find(fd);
+    if (failed == 0 && known != g_the->descriptors_.end()) {
+      status->st_size = static_cast<off_t>(known->second->size);
+    }
+    return failed;
+  };
+  mine.ftruncate = [](int fd, off_t length) {
+    if (!g_the->is_virtual(fd)) return g_the->real_.ftruncate(fd, length);
+    const std::lock_guard one(g_the->one_at_a_time_);
+    g_the->descriptors_.at(fd)->size = static_cast<std::uint64_t>(length);
+    return 0;
   };
   mine.fsync = [](int fd) {
     if (!g_the->is_virtual(fd)) return g_the->real_.fsync(fd);

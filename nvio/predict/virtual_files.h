@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 
 #include "../record/trace_format.h"
@@ -62,7 +63,12 @@ class VirtualFiles {
   double nobody_ = 0;
   const TraceCall* call_ = nullptr;
   std::uint64_t passed_on_bytes_ = 0;
-  std::map<int, std::uint64_t> descriptors_;  // with the file's size when it was made
+  // Its size is kept here alone: the kernel would refuse one beyond the limits of this process.
+  struct File {
+    std::uint64_t made;  // its size when it was made
+    std::uint64_t size;
+  };
+  std::map<int, std::shared_ptr<File>> descriptors_;
 };
 
 }  // namespace nvio

@@ -1,7 +1,5 @@
 #include "mount_source.h"
 
-#include <sys/sysmacros.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -24,17 +22,24 @@ std::string_view take(std::string_view& text, char end = ' ') {
 // ...
 // By hand: the C++ library's streams would make the library, which every process opens, twice
 // as large.
-std::string mount_source(dev_t device) {
+// Not by the device's number: btrfs and overlayfs give files others than the table has.
+std::string mount_source(int fd) {
+  constexpr std::string_view kMount = "mnt_id:\t";
+  std::string facts;
   std::string table;
-  if (!read_text("/proc/self/mountinfo", table)) return {};
-  const std::string wanted = std::to_string(major(device)) + ":" + std::to_string(minor(device));
+  if (!read_text("/proc/self/fdinfo/" + std::to_string(fd), facts) ||
+      !read_text("/proc/self/mountinfo", table)) {
+    return {};
+  }
+  const std::size_t mount = facts.find(kMount);
+  if (mount == std::string::npos) return {};
+  std::string_view rest_of_facts = std::string_view(facts).substr(mount + kMount.size());
+  const std::string_view wanted = take(rest_of_facts, '\n');
   for (std::string_view lines = table; !lines.empty();) {
     std::string_view line = take(lines, '\n');
     const std::size_t dash = line.find(" - ");
     if (dash == std::string_view::npos) continue;
     std::string_view rest = line.substr(dash + 3);
-    take(line);
-    take(line);
     if (take(line) != wanted) continue;
     const std::string type(take(rest));
     return type + " " + std::string(take(rest));

@@ -1,14 +1,12 @@
-// Which file system a device number means: what it was mounted from.
+// Which file system a descriptor's file is on: what that was mounted from.
 #pragma once
-
-#include <sys/types.h>
 
 #include <string>
 
 namespace nvio {
 
-// "TYPE SOURCE" of the mount of this device (fuse.glusterfs host:/volume), by the kernel's table;
-// empty when it has none.
-std::string mount_source(dev_t device);
+// "TYPE SOURCE" of its mount (fuse.glusterfs host:/volume), by the kernel's table; empty when that
+// does not have it.
+std::string mount_source(int fd);
 
 }  // namespace nvio

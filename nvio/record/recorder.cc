@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <ctime>
 
 #include "../process/hooks.h"
@@ -39,12 +37,6 @@ auto noted(TraceKind kind, int fd, std::uint64_t offset, std::uint64_t length, C
   if (result >= 0) recorder.note(kind, recorder.file_of(fd), start, offset, noted_length);
   errno = error;
   return result;
-}
-
-std::uint64_t total_of(const iovec* vectors, int count) {
-  std::uint64_t total = 0;
-  for (int i = 0; i < count; ++i) total += vectors[i].iov_len;
-  return total;
 }
 
 int note_aside(int fd) {
@@ -126,12 +118,7 @@ Recorder::Recorder(const std::string& folder)
               static_cast<std::uint32_t>(getpid()), host_name()),
       process_(getpid()),
       files_(static_cast<std::atomic<std::uint16_t>*>(
-          std::calloc(kMaxDescriptors, sizeof(std::atomic<std::uint16_t>)))) {
-  if (!writer_.is_open()) {
-    std::fprintf(stderr, "nvio: cannot write a trace into %s: %s; the program goes on without\n",
-                 folder.c_str(), std::strerror(errno));
-  }
-}
+          std::calloc(kMaxDescriptors, sizeof(std::atomic<std::uint16_t>)))) {}
 
 const PosixHooks& Recorder::hooks() const { return kHooks; }
 
@@ -165,7 +152,7 @@ Recorder::Tracked Recorder::track_opened(const std::string& path) {
         status.st_dev != wanted.st_dev) {
       continue;
     }
-    tracked = {number_of(status, path), fd};
+    tracked = {number_of(fd, status, path), fd};
     if (tracked.number < 0) break;
     files_[fd].store(static_cast<std::uint16_t>(tracked.number));
     __atomic_store_n(&tracked_[fd], kServed, __ATOMIC_RELEASE);
@@ -193,7 +180,7 @@ int Recorder::number_of(const View& view) {
   return static_cast<int>(number);
 }
 
-int Recorder::number_of(const struct stat& status, const std::string& path) {
+int Recorder::number_of(int fd, const struct stat& status, const std::string& path) {
   const Holding guard(mutex_);
   for (const TraceFile& file : known_) {
     if (file.device == status.st_dev && file.inode == status.st_ino) {
@@ -207,7 +194,7 @@ int Recorder::number_of(const struct stat& status, const std::string& path) {
   file.size = static_cast<std::uint64_t>(status.st_size);
   file.number = static_cast<std::uint32_t>(known_.size());
   known_.push_back(file);
-  writer_.add_file(file, path, mount_source(status.st_dev));
+  writer_.add_file(file, path, mount_source(fd));
   return static_cast<int>(file.number);
 }
 

@@ -54,7 +54,7 @@ class Recorder {
 
  private:
   explicit Recorder(const std::string& folder);
-  int number_of(const struct stat& status, const std::string& path);
+  int number_of(int fd, const struct stat& status, const std::string& path);
   bool is_borrowed() const;
 
   class Holding;

@@ -102,4 +102,10 @@ struct TraceCall {
 };
 static_assert(sizeof(TraceCall) == 40);
 
+// The order of a rank's calls: of those that start together the longer one comes first, as the
+// others were made inside of it.
+inline bool comes_before(const TraceCall& a, const TraceCall& b) {
+  return a.start != b.start ? a.start < b.start : a.duration > b.duration;
+}
+
 }  // namespace nvio

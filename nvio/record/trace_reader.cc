@@ -128,10 +128,7 @@ Trace read_trace(std::span<const std::byte> bytes) {
     if (!sane) return refuse("it tells of calls that cannot be");
     bytes = bytes.subspan(block.length);
   }
-  std::stable_sort(trace.calls.begin(), trace.calls.end(),
-                   [](const TraceCall& a, const TraceCall& b) {
-                     return a.start != b.start ? a.start < b.start : a.duration > b.duration;
-                   });
+  std::stable_sort(trace.calls.begin(), trace.calls.end(), comes_before);
   return trace;
 }
 

@@ -24,10 +24,8 @@ struct Trace {
   TraceHeader header{};
   std::map<std::uint16_t, TracedFile> files;
   std::vector<View> views;
-  // By start; of calls that start together, the longer one first: a call stands before those that
-  // were made inside of it.
-  std::vector<TraceCall> calls;
-  bool complete = false;  // the process left MPI in order, and nothing is torn
+  std::vector<TraceCall> calls;  // in the order of comes_before
+  bool complete = false;         // the process left MPI in order, and nothing is torn
 };
 
 Trace read_trace(std::span<const std::byte> bytes);

@@ -3,6 +3,8 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "../system/crc32c.h"
@@ -17,7 +19,8 @@ constexpr std::size_t kBufferedCalls = 1600;  // 64 KB a process
 
 TraceWriter::TraceWriter(const std::string& path, std::uint64_t start, std::uint32_t process,
                          const std::string& host)
-    : fd_(real().open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
+    : path_(path), fd_(real().open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)) {
+  if (fd_ < 0) give_up();
   calls_.reserve(kBufferedCalls);
   TraceHeader header{};
   std::memcpy(header.magic, kTraceMagic, sizeof header.magic);
@@ -37,6 +40,12 @@ TraceWriter::~TraceWriter() {
 void TraceWriter::close() {
   if (fd_ >= 0) real().close(fd_);
   fd_ = -1;
+}
+
+void TraceWriter::give_up() {
+  std::fprintf(stderr, "nvio: cannot write the trace %s: %s; the program goes on without\n",
+               path_.c_str(), std::strerror(errno));
+  close();
 }
 
 void TraceWriter::add_file(TraceFile file, const std::string& path, const std::string& source) {
@@ -84,7 +93,7 @@ void TraceWriter::write_block(TraceBlockType type, const void* payload, std::siz
 
 void TraceWriter::append(const void* data, std::size_t length) {
   if (fd_ < 0) return;
-  if (write_own(fd_, data, length, position_) < 0) close();
+  if (write_own(fd_, data, length, position_) < 0) give_up();
   position_ += static_cast<off_t>(length);
 }
 

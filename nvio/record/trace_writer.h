@@ -15,14 +15,14 @@ namespace nvio {
 
 class TraceWriter {
  public:
-  // `start`: ns of the monotonic clock. Check `is_open` afterwards; errno says why not.
+  // `start`: ns of the monotonic clock. Once the file cannot be written, that is said, and nothing
+  // more is taken.
   TraceWriter(const std::string& path, std::uint64_t start, std::uint32_t process,
               const std::string& host);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;
   TraceWriter& operator=(const TraceWriter&) = delete;
 
-  bool is_open() const { return fd_ >= 0; }
   void add_file(TraceFile file, const std::string& path, const std::string& source);
   // The next view; `same`: one with the same tiles, or this one.
   void add_view(const View& view, std::uint32_t same, bool has_runs);
@@ -30,11 +30,13 @@ class TraceWriter {
   void flush();
 
  private:
-  // Takes no more calls: of what a full disk cut short, nothing later may look whole.
   void close();
+  // Of what a full disk cut short, nothing later may look whole.
+  void give_up();
   void append(const void* data, std::size_t length);
   void write_block(TraceBlockType type, const void* payload, std::size_t length);
 
+  std::string path_;
   int fd_ = -1;
   off_t position_ = 0;
   std::uint32_t sequence_ = 0;

@@ -81,6 +81,12 @@ bool is_removed(int fd) {
   return real().fstat(fd, &status) != 0 || status.st_nlink == 0;
 }
 
+std::uint64_t total_of(const iovec* vectors, int count) {
+  std::uint64_t total = 0;
+  for (int i = 0; i < count; ++i) total += vectors[i].iov_len;
+  return total;
+}
+
 bool may_reach(std::uint64_t end) {
   rlimit limit{};
   return getrlimit(RLIMIT_FSIZE, &limit) != 0 || end <= limit.rlim_cur;

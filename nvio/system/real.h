@@ -32,6 +32,9 @@ ssize_t write_fully(int fd, const void* buffer, std::size_t length, off_t offset
 // `vectors` is used up.
 ssize_t write_vectors_fully(int fd, iovec* vectors, int count, off_t offset);
 
+// Bytes of all of them.
+std::uint64_t total_of(const iovec* vectors, int count);
+
 // Whether the file behind the descriptor has no name left; so it counts too if nobody can tell.
 bool is_removed(int fd);
 

@@ -71,6 +71,14 @@ void expect_call(const TraceCall& call, TraceKind kind, std::uint64_t start, std
   EXPECT_NEAR(static_cast<double>(call.duration), static_cast<double>(lasted), 10);
 }
 
+TEST(DarshanTest, AModuleThatLackedMemoryIsNamed) {
+  for (const std::string module : {"POSIX", "MPI-IO", "DXT_POSIX", "DXT_MPIIO"}) {
+    Json log = a_log();
+    log["partial"][module] = true;
+    EXPECT_NE(job(log).problem.find("memory for " + module), std::string::npos) << module;
+  }
+}
+
 TEST(DarshanTest, CountersSayWhenWhatIsTracedWasOpenedAndClosed) {
   const JobTrace found = job(a_log());
   ASSERT_EQ(found.problem, "");

@@ -12,9 +12,10 @@ namespace nvio {
 
 class Mounted {
  public:
-  Mounted(const char* type, std::string path) : path_(std::move(path)) {
+  Mounted(const char* type, std::string path, const std::string& options = {})
+      : path_(std::move(path)) {
     std::filesystem::create_directory(path_);
-    EXPECT_EQ(mount(type, path_.c_str(), type, 0, ""), 0);
+    EXPECT_EQ(mount(type, path_.c_str(), type, 0, options.c_str()), 0);
   }
   Mounted(const Mounted&) = delete;
   Mounted& operator=(const Mounted&) = delete;

@@ -2,14 +2,20 @@
 #include "../predict/replay.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 
 #include "../predict/advice.h"
 #include "../record/trace_writer.h"
+#include "../store/segment.h"
+#include "../store/store_folder.h"
+#include "../system/real.h"
 
 namespace nvio {
 namespace {
@@ -215,6 +221,63 @@ TEST_F(ReplayTest, AdviceSaysWhatToDoAndWhy) {
   EXPECT_NEAR(found.plain - found.plain_io, found.cached.median - found.cached_io.median, kNear);
 }
 
+// Which the cache counts by the 64 KiB.
+TEST_F(ReplayTest, TheShareOfCallsThatAreServedIsOfCalls) {
+  constexpr std::uint64_t kLength = 256 << 10;
+  std::vector<std::uint64_t> offsets;
+  for (std::uint64_t i = 0; i < 40; ++i) offsets.push_back(i * kLength);
+  settings_.file.admit = Admit::always;
+  add_rank(TraceKind::write, offsets, 1, kLength);
+  job_.files.push_back({"/scratch/mapped", "ext4 /dev/sdb1", kMiB});
+  auto& calls = job_.ranks[0];
+  // As many on a file that no MPI-IO call has opened.
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    calls.insert(calls.end() - 1,
+                 {TraceKind::write, 0, 1, 0, i * kPiece, kPiece, calls.back().start, 1});
+  }
+  const Replayed found = run();
+  EXPECT_EQ(found.writes_cached, 160U);
+  EXPECT_EQ(found.calls, 80U);
+  EXPECT_EQ(found.calls_served, 40U);
+  const Prediction prediction = predict(job_, a_calibration(), settings_);
+  EXPECT_EQ(prediction.problem, "");
+  EXPECT_NE(prediction.advice.find(" 50 % of its calls"), std::string::npos) << prediction.advice;
+}
+
+TEST_F(ReplayTest, AFileBeyondThisProcesssLimitIsReplayedAllTheSame) {
+  add_rank(TraceKind::write, {0, kMiB, 63 * kMiB, 64 * kMiB});
+  const double seconds = run().seconds;
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  const rlimit small{48 * kMiB, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  const Replayed found = run();
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(found.problem, "");
+  EXPECT_DOUBLE_EQ(found.seconds, seconds);
+}
+
+TEST_F(ReplayTest, TheStoreOfAKilledOneDoesNotNameTheJobsFile) {
+  add_rank(TraceKind::write, {0});
+  const pid_t child = fork();
+  if (child == 0) {
+    RealPosix deadly = real();
+    deadly.dup = [](int) { return raise(SIGKILL); };  // by which the cache takes a file
+    set_real(&deadly);
+    run();
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  const std::string left = fs::directory_iterator(settings_.store)->path();
+  std::string why;
+  const auto segment = Segment::open_existing(StoreFolder(left), why);
+  ASSERT_NE(segment, nullptr) << why;
+  EXPECT_EQ(segment->file(0).opened_path(), "replay of /scratch/data");
+  fs::remove_all(left);
+}
+
 TEST_F(ReplayTest, LongTransfersMakeNoDifference) {
   add_rank(TraceKind::write, {0, kMiB, 2 * kMiB, 3 * kMiB}, 1, kMiB);
   const Prediction found = predict(job_, a_calibration(), settings_);
@@ -227,6 +290,9 @@ TEST_F(ReplayTest, WithoutGroundNothingIsPredicted) {
   Calibration other = a_calibration();
   other.file_system = "nfs4 server:/export";
   EXPECT_NE(predict(job_, other, settings_).problem.find("calibrate"), std::string::npos);
+  other = a_calibration();
+  other.store = "/proc";
+  EXPECT_NE(predict(job_, other, settings_).problem.find("calibrate --store"), std::string::npos);
   job_.ranks[0].push_back({TraceKind::aside, 0, 0, 0, 0, 0, 100 * kMilli, 0});
   EXPECT_NE(predict(job_, a_calibration(), settings_).problem, "");
 }

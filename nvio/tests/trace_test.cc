@@ -1,5 +1,7 @@
 // A trace: what was written is read again, golden bytes, torn ends, hostile bytes.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,9 +11,11 @@
 #include <iterator>
 #include <random>
 
+#include "../record/mount_source.h"
 #include "../record/trace_reader.h"
 #include "../record/trace_writer.h"
 #include "../system/crc32c.h"
+#include "mounted.h"
 
 namespace nvio {
 namespace {
@@ -75,6 +79,42 @@ TEST_F(TraceTest, GoldenBytesAreWrittenAndRead) {
   EXPECT_EQ(trace.calls[2].kind, TraceKind::write);
   EXPECT_EQ(trace.calls[2].offset, 8192U);
   EXPECT_EQ(trace.calls[2].duration, 90U);
+}
+
+TEST_F(TraceTest, OneThatCannotBeWrittenAnyFurtherIsToldOnce) {
+  rlimit before{};
+  getrlimit(RLIMIT_FSIZE, &before);
+  constexpr rlim_t kLimit = 64 << 10;
+  const rlimit small{kLimit, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &small);
+  testing::internal::CaptureStderr();
+  {
+    TraceWriter writer(path_, 0, kProcess, "host");
+    writer.add_file(TraceFile{}, "/f", "");
+    constexpr int kCalls = 10000;
+    for (int i = 0; i < kCalls; ++i) writer.add({TraceKind::read, 0, 0, 0, 0, 1, 0, 1});
+  }
+  const std::string told = testing::internal::GetCapturedStderr();
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_NE(told.find("cannot write the trace " + path_), std::string::npos) << told;
+  EXPECT_EQ(std::count(told.begin(), told.end(), '\n'), 1) << told;
+}
+
+// Files of an overlay, as those of btrfs, have another device's number than their mount.
+TEST_F(TraceTest, TheMountOfAFileIsKnownWhateverItsDevicesNumber) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root mounts";
+  const Mounted lower("tmpfs", folder_ + "/lower");
+  const Mounted upper("tmpfs", folder_ + "/upper");
+  std::ofstream(folder_ + "/lower/file") << "x";
+  fs::create_directory(folder_ + "/upper/top");
+  fs::create_directory(folder_ + "/upper/work");
+  const Mounted merged("overlay", folder_ + "/merged",
+                       "lowerdir=" + folder_ + "/lower,upperdir=" + folder_ +
+                           "/upper/top,workdir=" + folder_ + "/upper/work");
+  const int fd = open((folder_ + "/merged/file").c_str(), O_RDONLY);
+  ASSERT_GE(fd, 0);
+  EXPECT_EQ(mount_source(fd), "overlay overlay");
+  close(fd);
 }
 
 TEST_F(TraceTest, RandomCallsComeBackInTheOrderOfTheirStarts) {
