@@ -1,6 +1,6 @@
 //! `pageshare migrate`.
 
-use std::io::{ErrorKind, Write};
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let ended =
         Ended { outcome: &outcome, last, seconds, record: record.as_ref(), error: qemu_error };
     // Who has closed our output does not want it.
-    let _ = std::io::stdout().write_all(ended.table().as_bytes());
+    let _ = super::say(&ended.table());
     if let Some(path) = &arguments.record {
         let whole = json!({
             "version": 1,
