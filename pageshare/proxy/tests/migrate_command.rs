@@ -341,6 +341,20 @@ fn a_folder_whose_path_is_too_long_for_a_socket_is_told_before_a_qemu_is_touched
 }
 
 #[test]
+fn a_place_named_from_where_the_operator_is_is_found_by_qemu() {
+    for (listen, temporary) in [(&["--listen", "unix:out"][..], "/nowhere"), (&[], ".")] {
+        let mut stage = Stage::set();
+        stage.slow(1 << 20);
+        let words = [&["--incoming", &stage.incoming], listen].concat();
+        let mut command = stage.command(&words);
+        command.current_dir(stage.directory.path()).env("TMPDIR", temporary);
+        let (output, said) = end(command.spawn().expect("the program under test starts"));
+        assert!(output.status.success(), "{said}");
+        assert_eq!(stage.destination.state(), "running");
+    }
+}
+
+#[test]
 fn the_downtime_limit_that_an_operator_has_set_stays_as_it_is() {
     let mut stage = Stage::set();
     stage.slow(1 << 20);

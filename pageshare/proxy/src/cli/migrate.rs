@@ -1,6 +1,7 @@
 //! `pageshare migrate`.
 
 use std::io::ErrorKind;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +15,7 @@ use super::args::MigrateArgs;
 use super::proxies::{append, sender};
 use super::summary::{Ended, fate};
 use super::{parting, to_json};
-use crate::address::Address;
+use crate::address::{Address, NoAddress};
 use crate::drive::{Driver, LOADING, Loss, Outcome, Progress};
 use crate::error::Error;
 use crate::handshake::random;
@@ -154,17 +155,18 @@ struct Place {
 impl Place {
     fn new(told: Option<Address>) -> Result<Self, Error> {
         use std::os::unix::fs::DirBuilderExt;
-        if let Some(address) = told {
+        if let Some(told) = told {
+            let address = match told {
+                Address::Unix(path) => socket_at(&path)?,
+                tcp @ Address::Tcp(_) => tcp,
+            };
             return Ok(Self { address, directory: None, listener: None });
         }
         // Whoever was killed left his, and anybody may have made one.
         loop {
             let name = format!("pageshare-{:016x}", u64::from_be_bytes(random()?));
             let directory = std::env::temp_dir().join(name);
-            let place = format!("unix:{}", directory.join("migrate").display());
-            let address: Address = place.parse().map_err(|error| {
-                Error::Refused(format!("{error}; say another with --listen, or with TMPDIR"))
-            })?;
+            let address = socket_at(&directory.join("migrate"))?;
             match std::fs::DirBuilder::new().mode(0o700).create(&directory) {
                 Ok(()) => {
                     return Ok(Self { address, directory: Some(directory), listener: None });
@@ -186,6 +188,15 @@ impl Place {
         self.listener = Some(Arc::clone(&listener));
         Ok(listener)
     }
+}
+
+/// The address of a socket, the same for a QEMU that was started in another directory.
+fn socket_at(path: &Path) -> Result<Address, Error> {
+    let refused = |error: &dyn std::fmt::Display| {
+        Error::Refused(format!("{error}; say another with --listen, or with TMPDIR"))
+    };
+    let path = std::path::absolute(path).map_err(|error| refused(&error))?;
+    format!("unix:{}", path.display()).parse().map_err(|error: NoAddress| refused(&error))
 }
 
 impl Drop for Place {
@@ -218,5 +229,14 @@ mod tests {
         // Both are of one process, as two commands are whose numbers repeat.
         let [one, next] = [Place::new(None), Place::new(None)].map(Result::unwrap);
         assert_ne!(one.address, next.address);
+    }
+
+    #[test]
+    fn a_place_is_the_same_from_every_directory() {
+        let place = Place::new(Some(Address::Unix("out".into()))).unwrap();
+        let out = std::env::current_dir().unwrap().join("out");
+        assert_eq!(place.address, Address::Unix(out));
+        let tcp: Address = "tcp:127.0.0.1:1".parse().unwrap();
+        assert_eq!(Place::new(Some(tcp.clone())).unwrap().address, tcp);
     }
 }
