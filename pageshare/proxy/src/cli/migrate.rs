@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
 use serde_json::json;
 use tracing::{info, warn};
 
@@ -20,6 +21,7 @@ use crate::drive::{Driver, LOADING, Loss, Outcome, Progress};
 use crate::error::Error;
 use crate::handshake::random;
 use crate::qmp::Qmp;
+use crate::record::Record;
 use crate::send;
 use crate::signals;
 use crate::socket::Listener;
@@ -30,7 +32,9 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut driver = Driver::new(source, arguments.to_qmp.clone(), Arc::clone(&stop))?;
     if arguments.resume {
-        return driver.resume().map(|outcome| say(&outcome));
+        let outcome = Ok(driver.resume()?);
+        Line::of(&outcome).append_to(arguments.record.as_deref());
+        return outcome.map(|outcome| say(&outcome));
     }
     let mut sender = sender(&arguments.sending)?;
     let labels = [
@@ -50,50 +54,87 @@ pub(super) fn run(arguments: &MigrateArgs) -> Result<ExitCode, Error> {
     sender.downtime_limit = driver.prepare(arguments.incoming.as_deref(), limit)?;
     let (metrics, keeps) = (sender.metrics.clone(), sender.keep.is_some());
     let records = send::serve(sender, Arc::clone(&listener))?;
-    driver.start(&listener.address().to_string()).map_err(|error| match error {
-        Error::Refused(_) => error,
-        unknown => unfinished(unknown),
-    })?;
-    let begin = Instant::now();
-    let Followed { outcome, last, cancelled } = follow(&mut driver, &stop).map_err(unfinished)?;
-    let seconds = begin.elapsed().as_secs_f64();
-    let stayed = matches!(outcome, Outcome::Stayed(_));
-    let qemu_error = if stayed { driver.qemu_error() } else { None };
-    drop(place);
-    let code = say(&outcome);
-    let record = parting::record(&records, &metrics, keeps, &stop);
-    let ended =
-        Ended { outcome: &outcome, last, seconds, record: record.as_ref(), error: qemu_error };
-    // Who has closed our output does not want it.
-    let _ = super::say(&ended.table());
-    if let Some(path) = &arguments.record {
-        let whole = json!({
-            "version": 1,
-            "outcome": if stayed { "stayed" } else { "arrived" },
-            "cancelled": cancelled,
-            "seconds": seconds,
-            "downtime_ms": last.downtime,
-            "rounds": last.rounds,
-            "qemu_error": ended.error,
-            "proxy": record,
-        });
-        if let Err(error) = to_json(&whole).and_then(|line| append(path, &line)) {
+    let (to, begin) = (listener.address().to_string(), Instant::now());
+    let Followed { outcome, last, cancelled } = match driver.start(&to) {
+        Ok(()) => follow(&mut driver, &stop),
+        Err(refused @ Error::Refused(_)) => return Err(refused),
+        Err(unknown) => {
+            Followed { outcome: Err(unknown), last: Progress::default(), cancelled: false }
+        }
+    };
+    let (outcome, seconds) = (outcome.map_err(unfinished), begin.elapsed().as_secs_f64());
+    let mut line = Line {
+        cancelled: Some(cancelled),
+        seconds: Some(seconds),
+        downtime_ms: last.downtime,
+        rounds: Some(last.rounds),
+        ..Line::of(&outcome)
+    };
+    let code = outcome.map(|outcome| {
+        if let Outcome::Stayed(_) = outcome {
+            line.qemu_error = driver.qemu_error();
+        }
+        drop(place);
+        let code = say(&outcome);
+        line.proxy = parting::record(&records, &metrics, keeps, &stop);
+        let (record, error) = (line.proxy.as_ref(), line.qemu_error.clone());
+        let ended = Ended { outcome: &outcome, last, seconds, record, error };
+        // Who has closed our output does not want it.
+        let _ = super::say(&ended.table());
+        code
+    });
+    if code.is_err() {
+        // Who is to decide does not wait for the rest of it.
+        let so_far = || Some(metrics.under_way()?.record());
+        line.proxy = records.try_recv().ok().or_else(so_far);
+    }
+    line.append_to(arguments.record.as_deref());
+    code
+}
+
+/// What is written down of a migration. Null is what does not apply, or what a killed program took along.
+#[derive(Default, Serialize)]
+struct Line {
+    version: u32,
+    outcome: &'static str,
+    /// Why an operator must decide.
+    error: Option<String>,
+    cancelled: Option<bool>,
+    seconds: Option<f64>,
+    downtime_ms: Option<u64>,
+    rounds: Option<u64>,
+    qemu_error: Option<String>,
+    proxy: Option<Record>,
+}
+
+impl Line {
+    fn of(outcome: &Result<Outcome, Error>) -> Self {
+        let (outcome, error) = match outcome {
+            Ok(Outcome::Arrived { .. }) => ("arrived", None),
+            Ok(Outcome::Stayed(_)) => ("stayed", None),
+            Err(error) => ("undecided", Some(error.to_string())),
+        };
+        Self { version: 1, outcome, error, ..Self::default() }
+    }
+
+    fn append_to(&self, file: Option<&Path>) {
+        let Some(file) = file else { return };
+        if let Err(error) = to_json(self).and_then(|line| append(file, &line)) {
             // The exit code says where the guest is.
             warn!("{error}");
         }
     }
-    Ok(code)
 }
 
-/// A migration that was followed to its end.
+/// A migration that was followed to its end, or to where an operator must decide.
 struct Followed {
-    outcome: Outcome,
+    outcome: Result<Outcome, Error>,
     last: Progress,
     /// By the operator.
     cancelled: bool,
 }
 
-fn follow(driver: &mut Driver, stop: &AtomicBool) -> Result<Followed, Error> {
+fn follow(driver: &mut Driver, stop: &AtomicBool) -> Followed {
     let bar = bar();
     let mut last = Progress::default();
     let mut cancelled = false;
@@ -103,19 +144,22 @@ fn follow(driver: &mut Driver, stop: &AtomicBool) -> Result<Followed, Error> {
             bar.set_length(progress.total);
             bar.set_position(progress.total.saturating_sub(progress.remaining));
             bar.set_message(format!("round {}", progress.rounds.max(1)));
-        })?;
-        if let Some(outcome) = step {
+        });
+        if let Some(outcome) = step.transpose() {
             break outcome;
         }
         if stop.swap(false, Ordering::SeqCst) && !cancelled {
-            cancelled = driver.cancel()?;
+            cancelled = match driver.cancel() {
+                Ok(told) => told,
+                Err(error) => break Err(error),
+            };
             if !cancelled {
                 warn!("nothing can be cancelled any more: the transfer is over, or is postcopy's");
             }
         }
     };
     bar.finish_and_clear();
-    Ok(Followed { outcome, last, cancelled })
+    Followed { outcome, last, cancelled }
 }
 
 /// What stopped us after QEMU was told to migrate, and what to do about that.
