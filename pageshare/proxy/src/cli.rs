@@ -38,7 +38,8 @@ pub fn main() -> ExitCode {
             match cli.log_format {
                 LogFormat::Text if !daemon => {
                     // Nobody is left to be told that standard error takes nothing.
-                    let _ = writeln!(std::io::stderr(), "pageshare: {failure}");
+                    let said = plain(&format!("pageshare: {failure}"));
+                    let _ = writeln!(std::io::stderr(), "{said}");
                 }
                 LogFormat::Text | LogFormat::Json => error!("{failure}"),
             }
@@ -104,8 +105,21 @@ fn run(command: Command) -> Result<ExitCode, Error> {
 /// Says what was asked for: a full disk or a reader that has gone is an error as others are.
 fn say(text: &str) -> Result<(), Error> {
     let mut out = std::io::stdout();
-    let said = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let said = out.write_all(plain(text).as_bytes()).and_then(|()| out.flush());
     said.map_err(|error| Error::Refused(format!("cannot write to standard output: {error}")))
+}
+
+/// Words of others, as a VM's name is, control no terminal. So written, a string of JSON means the same.
+/// The log's library does so by itself.
+fn plain(text: &str) -> String {
+    let plain = |char: char| {
+        if char.is_control() && char != '\n' {
+            format!("\\u{:04x}", u32::from(char))
+        } else {
+            char.to_string()
+        }
+    };
+    text.chars().map(plain).collect()
 }
 
 fn to_json(value: &impl serde::Serialize) -> Result<String, Error> {

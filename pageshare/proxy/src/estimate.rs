@@ -54,7 +54,7 @@ pub struct Estimate {
 /// Samples one page in `sample` of process `pid`, for a link of `link` bytes a second.
 ///
 /// # Errors
-/// If the process may not be read, or the receiver cannot be asked.
+/// If the process may not be read, the receiver cannot be asked, or nothing is in the sample.
 pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<Estimate, Error> {
     let memory = Memory::open(pid)?;
     let mut wire = None;
@@ -79,7 +79,7 @@ pub fn estimate(sender: &Sender, pid: u32, sample: usize, link: f64) -> Result<E
         None => sender.greet()?,
     }
 
-    Ok(seen.predict(&pages, link, sender.threads))
+    seen.predict(&pages, link, sender.threads)
 }
 
 /// What has come of the sample so far.
@@ -130,7 +130,21 @@ impl Seen {
     }
 
     /// What that makes of all pages, for a link of `link` bytes a second.
-    pub(crate) fn predict(&self, pages: &Pages, link: f64, threads: usize) -> Estimate {
+    ///
+    /// # Errors
+    /// If none of those with content was in the sample.
+    pub(crate) fn predict(
+        &self,
+        pages: &Pages,
+        link: f64,
+        threads: usize,
+    ) -> Result<Estimate, Error> {
+        let content = pages.touched - pages.zeros;
+        if self.sampled == 0 && content > 0 {
+            return Err(Error::Refused(format!(
+                "none of the {content} pages that are not zero was sampled: lower --sample"
+            )));
+        }
         let share = |part: usize, whole: usize| number(part) / number(whole.max(1));
         let sampled = Sampled {
             touched: pages.touched,
@@ -141,7 +155,7 @@ impl Seen {
             hash_seconds_a_page: self.hashing / number(self.sampled.max(1)),
             compress_seconds_a_byte: self.compressing / number(self.rest.max(1)),
         };
-        predict(&sampled, link, threads)
+        Ok(predict(&sampled, link, threads))
     }
 }
 
@@ -321,6 +335,13 @@ mod tests {
             let (_, whole) = batches.split_last().unwrap();
             assert!(whole.iter().all(|pages| *pages == BATCH), "{batches:?}");
         }
+    }
+
+    #[test]
+    fn a_sample_of_nothing_is_no_estimate() {
+        let judged = |zeros| Seen::default().predict(&Pages { touched: 3, zeros }, 125e6, 2);
+        assert!(judged(1).unwrap_err().to_string().contains("none of the 2 pages"));
+        assert!(judged(3).is_ok());
     }
 
     #[test]

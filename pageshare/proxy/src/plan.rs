@@ -110,12 +110,14 @@ fn costs(pid: u32, there: &[There], key: &HashKey, how: &How) -> Result<Vec<To>,
             seen.look(batch, key, &mut compressor, |hashes| Ok(there.known(&hashes)))
         })
     })?;
-    let to = |(there, seen): (&There, &Seen)| To {
-        host: there.name.clone(),
-        index_age_seconds: there.age,
-        estimate: seen.predict(&pages, how.link, how.threads),
+    let to = |(there, seen): (&There, &Seen)| {
+        Ok(To {
+            host: there.name.clone(),
+            index_age_seconds: there.age,
+            estimate: seen.predict(&pages, how.link, how.threads)?,
+        })
     };
-    let mut found: Vec<To> = there.iter().zip(&seen).map(to).collect();
+    let mut found = there.iter().zip(&seen).map(to).collect::<Result<Vec<To>, Error>>()?;
     found.sort_by(|a, b| a.estimate.bytes.total_cmp(&b.estimate.bytes));
     Ok(found)
 }

@@ -341,6 +341,46 @@ fn a_folder_whose_path_is_too_long_for_a_socket_is_told_before_a_qemu_is_touched
 }
 
 #[test]
+fn a_place_named_from_where_the_operator_is_is_found_by_qemu() {
+    for (listen, temporary) in [(&["--listen", "unix:out"][..], "/nowhere"), (&[], ".")] {
+        let mut stage = Stage::set();
+        stage.slow(1 << 20);
+        let words = [&["--incoming", &stage.incoming], listen].concat();
+        let mut command = stage.command(&words);
+        command.current_dir(stage.directory.path()).env("TMPDIR", temporary);
+        let (output, said) = end(command.spawn().expect("the program under test starts"));
+        assert!(output.status.success(), "{said}");
+        assert_eq!(stage.destination.state(), "running");
+    }
+}
+
+#[test]
+fn a_migration_that_is_left_undecided_is_recorded_and_so_is_its_end() {
+    let mut stage = Stage::set();
+    let tunnel = stage.tunnel_to_source();
+    stage.slow(1);
+    let path = stage.directory.path().join("record.json");
+    let words = ["--record", path.to_str().expect("a plain path")];
+    let driver = stage.migrate(&words);
+    stage.wait_for_bytes();
+    tunnel.cut();
+    lab::signal("INT", driver.id());
+    let (output, said) = end(driver);
+    assert!(!output.status.success() && said.contains("--resume"), "{said}");
+    let record = read(&path);
+    assert_eq!(record["outcome"], "undecided", "{record}");
+    assert!(record["error"].as_str().is_some_and(|it| said.contains(it)), "{record}");
+    assert!(record["proxy"]["stream_bytes"].as_u64() > Some(0), "{record}");
+    // Its proxy has gone with it.
+    assert_eq!(stage.source.migration_end(), "failed");
+    tunnel.mend();
+    std::fs::remove_file(&path).expect("it was read");
+    let output = stage.command(&[&["--resume"], &words[..]].concat()).output();
+    assert_eq!(output.expect("the program under test starts").status.code(), Some(1));
+    assert_eq!(read(&path)["outcome"], "stayed");
+}
+
+#[test]
 fn the_downtime_limit_that_an_operator_has_set_stays_as_it_is() {
     let mut stage = Stage::set();
     stage.slow(1 << 20);

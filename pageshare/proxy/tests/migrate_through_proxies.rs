@@ -73,6 +73,25 @@ fn a_guest_arrives_over_tcp_with_multifd_channels() {
 }
 
 #[test]
+fn a_qemu_that_awaits_its_guest_where_a_proxy_is_to_listen_goes_on_waiting() {
+    let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let at = format!("unix:{}", directory.path().join("in").display());
+    destination.listen(&at);
+    let output = std::process::Command::new(lab::binary())
+        .args(["send", "--insecure", "--listen", &at, "--to", "tcp:127.0.0.1:1"])
+        .output()
+        .expect("the program under test starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("waits there"), "{said}");
+    source.unlimited();
+    source.migrate(&at);
+    assert_eq!(source.migration_end(), "completed");
+    destination.resume();
+    assert_eq!(destination.state(), "running");
+}
+
+#[test]
 fn what_another_guest_at_the_destination_has_is_not_sent() {
     let (mut source, mut destination) = (Guest::running(), Guest::awaiting());
     let mut neighbour = Guest::running();

@@ -64,6 +64,29 @@ fn a_command_says_its_error_as_one_plain_sentence() {
 }
 
 #[test]
+fn what_others_have_named_controls_no_terminal() {
+    let directory = tempfile::tempdir().expect("a scratch directory");
+    let stream = directory.path().join("stream");
+    let name = "a\x1b]0;\x07\u{9b}";
+    let head = [b"QEVM\0\0\0\x03\x07\0\0\0", &[u8::try_from(name.len()).expect("short")][..]];
+    let ram = b"\x01\0\0\0\x02\x03ram\0\0\0\0\0\0\0\x04";
+    std::fs::write(&stream, [&head.concat(), name.as_bytes(), ram].concat())
+        .expect("the scratch directory is writable");
+    let inspect = |more: &[&str]| {
+        let mut program = Command::new(lab::binary());
+        let output = program.arg("inspect").arg(&stream).args(more).output();
+        String::from_utf8(output.expect("pageshare starts").stdout).expect("text")
+    };
+    let (text, json) = (inspect(&[]), inspect(&["--json"]));
+    for said in [&text, &json, &said(&["inspect", &format!("/{name}")])] {
+        assert!(said.contains(r"a\u001b]0;\u0007\u009b"), "{said}");
+        assert!(!said.contains(|char: char| char.is_control() && char != '\n'), "{said}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json["machine"], name);
+}
+
+#[test]
 fn a_proxys_log_has_no_colours_where_nobody_looks() {
     let scope = ["--scope", "/nowhere", "--insecure"];
     let proxy = ["receive", "--listen", "unix:/nowhere/in", "--qemu", "unix:/nowhere/out"];

@@ -55,6 +55,13 @@ fn each_vm_goes_where_its_pages_are() {
     for part in [&names[0], &names[1], "one", "two", "found there", "all, one after another"] {
         assert!(text.contains(part), "{part} in {text}");
     }
+
+    // More than there are pages.
+    let words =
+        words.into_iter().map(|word| if word == "--sample=1" { "--sample=1000000" } else { word });
+    let output = pageshare(&words.collect::<Vec<_>>());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("lower --sample"), "{}", said(&output));
 }
 
 #[test]

@@ -5,8 +5,11 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
+use std::path::Path;
 
-use super::{Socket, connect_unix, resolve};
+use socket2::{Domain, SockAddr, Type};
+
+use super::{Socket, resolve};
 use crate::address::Address;
 use crate::error::Error;
 
@@ -41,10 +44,8 @@ impl Listener {
         };
         let inner: socket2::Socket = match address {
             Address::Unix(path) => {
-                // Somebody may listen whom we may not connect to.
-                let refused = |error: io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
                 if path.symlink_metadata().is_ok_and(|it| it.file_type().is_socket())
-                    && connect_unix(path).is_err_and(refused)
+                    && is_abandoned(path)
                 {
                     std::fs::remove_file(path).map_err(failed)?;
                 }
@@ -90,6 +91,16 @@ impl Listener {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Whether nobody has the socket at `path` any more; who may be there, but not for us, has it. A QEMU that
+/// awaits a migration would take any connection for that, and end: one of another type never comes to it.
+fn is_abandoned(path: &Path) -> bool {
+    let ask = || {
+        let socket = socket2::Socket::new(Domain::UNIX, Type::SEQPACKET.nonblocking(), None)?;
+        socket.connect(&SockAddr::unix(path)?)
+    };
+    ask().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 impl AsFd for Listener {
