@@ -60,7 +60,8 @@ class Registry(AbstractContextManager["Registry"]):
         self._earlier = frozenset(marked(OWNER_VARIABLE, owner_mark()))
         """Processes of ours that are none of this run's."""
         try:
-            # `clean` takes an unlocked list for a dead run's: none may see ours before it is locked.
+            # `clean` takes an unlocked list for a dead run's, so none may see ours before it is
+            # locked.
             with _only_one(root), ExitStack() as unmade:
                 # Whoever could write there could have root undo what he likes.
                 self.directory.mkdir(mode=0o755)
