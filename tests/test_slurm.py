@@ -371,7 +371,7 @@ def test_a_folder_knows_its_tasks_by_whatever_path_it_is_named(
     comment = re.search("--comment=(.*)", job.script.read_text())
     assert comment
     on_path(tmp_path, "squeue", f"echo '5 {comment[1]}'", monkeypatch)
-    assert waiting(by_link) == waiting(by_link.resolve()) == {5}
+    assert waiting(by_link) == waiting(by_link.resolve()) == frozenset({5})
 
 
 def test_blocks_in_the_queue_are_not_asked_for_again(
