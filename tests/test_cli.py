@@ -11,7 +11,7 @@ import pytest
 
 import records
 from needs import HOME, SMALL, in_a_line, refused, tare
-from tare.cli import claim
+from tare.cli import claim, results
 from tare.cli.run import instead
 from tare.command import shell_line
 from tare.errors import Exit, TareError, UnavailableError
@@ -331,6 +331,18 @@ def test_a_dry_run_says_what_it_would_go_on_without(tmp_path):
             "tcp",
         ]
         assert "without connext: not built; RTI Connext needs your own" in said["cuts"][0]
+
+
+def test_a_report_overwrites_nothing_that_a_link_in_the_result_leads_to(tmp_path):
+    """The result may be a stranger's."""
+    record = records.small(tmp_path / "result")
+    page, mine = record.folder / "report.html", tmp_path / "mine"
+    mine.write_text("mine")
+    page.symlink_to(mine)
+    results.drawn_for_machines(record)
+    assert not page.is_symlink()
+    assert "<html" in page.read_text()
+    assert mine.read_text() == "mine"
 
 
 def test_a_report_is_drawn_elsewhere_where_the_result_cannot_be_written(tmp_path):

@@ -104,6 +104,17 @@ def test_what_skipped_itself_is_left_out_and_told_once(tmp_path):
     assert len(found.benchmarks) == 3
 
 
+def test_a_repetition_that_failed_fails_its_benchmark_whose_others_are_told(tmp_path):
+    written = json.loads(FILES["Google Benchmark"].read_text())
+    first = next(entry for entry in written["benchmarks"] if entry["run_type"] == "iteration")
+    written["benchmarks"].append({**first, "error_occurred": True, "error_message": "boom"})
+    (file := tmp_path / "1.json").write_text(json.dumps(written))
+    _, found = foreign.load(file)
+    failed = [name for name, benchmark in found.benchmarks.items() if benchmark.failed]
+    assert failed == [first["run_name"]]
+    assert f"{first['name']} failed: boom" in found.notes
+
+
 def test_a_saved_baseline_of_criterion_is_named_behind_its_folder():
     first, second = HERE / "criterion", Path(f"{HERE / 'criterion'}@main")
     found = compare.compare(sides.runs_of(first), sides.runs_of(second))

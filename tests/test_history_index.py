@@ -60,6 +60,23 @@ def test_a_result_that_is_gone_is_forgotten_and_one_that_moved_is_where_it_is(tm
     }
 
 
+@pytest.mark.parametrize("link", [".history", ".history/v2", "lock", "runs.making", "none.making"])
+def test_no_link_beside_the_results_leads_to_a_file_that_is_written(tmp_path, link):
+    """The results may be a stranger's."""
+    folder, mine = tmp_path / "results", tmp_path / "mine"
+    histories.run(folder, 0)
+    home = Index(folder).home
+    path = folder / link if link.startswith(".") else home / link
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mine.mkdir()
+    (mine / "a.file").write_text("mine")
+    path.symlink_to(mine if link.startswith(".") else mine / "a.file")
+    with pytest.raises(UsageError, match="is a link"):
+        histories.refreshed(folder)
+    assert [one.name for one in mine.iterdir()] == ["a.file"]
+    assert (mine / "a.file").read_text() == "mine"
+
+
 def test_no_run_has_the_values_of_one_that_is_gone(tmp_path):
     """Of which a part that others share still holds what was read."""
     histories.runs(tmp_path, [1.0, 2.0, 4.0])

@@ -1,5 +1,6 @@
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from needs import dead_run, needs_root
 from tare import command, leftovers, netns
 from tare.command import Command, start_time
-from tare.errors import TareError, UnavailableError
+from tare.errors import TareError, UnavailableError, UsageError
 from tare.leftovers import Kind, Registry, clean, clean_unlisted
 from tare.process import run, start
 from tare.undo import undo
@@ -380,8 +381,19 @@ def test_any_bytes_in_a_list_are_survived(
 def test_a_name_that_could_hit_something_else_is_refused(
     tmp_path: Path, kind: Kind, name: str
 ) -> None:
-    with Registry(tmp_path / "root") as registry, pytest.raises(ValueError, match="cannot name"):
+    with Registry(tmp_path / "root") as registry, pytest.raises(UsageError, match="cannot name"):
         registry.add(kind, name)
+
+
+def test_where_no_list_can_be_written_it_is_said_and_nothing_stays(tmp_path: Path) -> None:
+    was = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, was[1]))
+    try:
+        with pytest.raises(TareError, match=f"cannot write to {tmp_path}: File too large"):
+            Registry(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, was)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 def test_two_runs_have_lists_of_their_own(tmp_path: Path) -> None:

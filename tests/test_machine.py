@@ -153,6 +153,24 @@ def test_what_was_measured_on_a_kernel_told_otherwise_is_not_merged(name: str):
     assert all(key.startswith(f"kernel.{name}") for key in found)
 
 
+@pytest.mark.parametrize(
+    ("words", "other", "changed"),
+    [
+        ("root=UUID=1 quiet", "root=UUID=2 quiet", []),
+        ("BOOTIF=01-aa ip=10.0.0.1::eth0 quiet", "BOOTIF=01-bb ip=10.0.0.2::eth0 quiet", []),
+        ("rd.luks.uuid=1 resume=/dev/sda2 quiet", "rd.luks.uuid=2 resume=/dev/sdb2 quiet", []),
+        ("root=UUID=1 mitigations=off", "root=UUID=2", ["kernel.command_line"]),
+        ("root=UUID=1 isolcpus=1", "root=UUID=1 isolcpus=2", ["kernel.command_line"]),
+        ("root=UUID=1", None, ["kernel.command_line"]),
+    ],
+)
+def test_machines_that_each_boot_their_own_disk_are_alike(
+    words: str, other: str | None, changed: list[str]
+):
+    began, now = ({"kernel": {"command_line": line}} for line in (words, other))
+    assert machine.changed(began, now, ()) == changed
+
+
 def test_counters_of_faults_timers_and_exits_are_read_where_a_kernel_has_them(tmp_path: Path):
     proc, kvm = tmp_path / "proc", tmp_path / "kvm"
     proc.mkdir()

@@ -257,6 +257,14 @@ def test_a_level_may_hold_commas_and_begin_as_a_key_of_yaml() -> None:
     assert found.experiment.factors["q"] == ("?_", "b")
 
 
+def test_a_line_end_that_yaml_would_fold_arrives_as_it_was_typed() -> None:
+    more = {"parameters": ["q=c\x85d,e"], "session": {"prepare": "f\x85g"}}
+    found = laid_out(asked("app a\x85b {q}", **more)).experiment
+    assert found.commands == {"app": "app 'a\x85b' {q}"}
+    assert found.factors["q"] == ("c\x85d", "e")
+    assert str(found.session["prepare"]) == "f\x85g"
+
+
 def test_braces_that_are_no_parameters_are_quoted_for_a_shell() -> None:
     found = asked("echo", session={"shell": "bash"})
     found.command.extend(["a{1,2}", "{x,y}", "{1..3}"])

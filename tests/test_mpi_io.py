@@ -144,6 +144,13 @@ def test_what_a_file_system_forgets_is_still_there(tmp_path: Path) -> None:
     assert (tmp_path / "below/file").read_bytes() == b"x" * 10_000
 
 
+@pytest.mark.parametrize("path", ["lustre", "/a/../b", "/a/..", "/a\x07b"])
+def test_a_folder_that_no_list_could_name_is_no_file_system(path: str) -> None:
+    assert filesystems.level("folder  /lustre/me") == "folder /lustre/me"
+    with pytest.raises(UsageError, match="a plain path without"):
+        filesystems.level(f"folder {path}")
+
+
 def test_a_program_that_prints_no_record_fails_its_trial() -> None:
     for printed, says in (
         ("", "printed 0 records"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from tare.cli import app
 from tare.errors import TareError, UnavailableError, UsageError
 from tare.history import folder
 from tare.record import Loss, Record
-from tare.slurm import Asked, Job, apart, gather, ranges, submit
+from tare.slurm import Asked, Job, apart, gather, ranges, submit, waiting
 
 MPI = """\
 title: t
@@ -343,6 +344,34 @@ def test_what_sbatch_refuses_is_written_all_the_same(
     on_path(tmp_path, "sbatch", "echo invalid partition >&2; exit 1", monkeypatch)
     with pytest.raises(UnavailableError, match=r"and not submitted: .*invalid part"):
         submit(run.job.script)
+
+
+def test_no_task_bears_the_mark_of_who_submitted_it(
+    run: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which has ended by then: `tare clean` would kill the task."""
+    on_path(tmp_path, "sbatch", 'echo "${TARE_OWNER-nobody} $MINE"', monkeypatch)
+    monkeypatch.setenv("MINE", "too")
+    monkeypatch.setenv("TARE_OWNER", "1:1")
+    assert submit(run.job.script) == "nobody too"
+    asks = run.job.script.read_text().replace("exec ", "env; exit # ", 1)
+    given = {"PATH": "/usr/bin:/bin", "HOME": "/home/me", "TARE_OWNER": "1:1"}
+    done = subprocess.run(["sh", "-c", asks], env=given, capture_output=True, text=True, check=True)
+    assert "XDG_STATE_HOME=" in done.stdout
+    assert "TARE_OWNER" not in done.stdout
+
+
+def test_a_folder_knows_its_tasks_by_whatever_path_it_is_named(
+    run: Apart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "link").symlink_to(run.job.folder.parent)
+    by_link = tmp_path / "link" / "another"
+    asked = Asked(tasks=4, seconds=600)
+    job = Job.create(by_link, records.EXPERIMENT, run.whole.plan, asked, records.FINGERPRINT)
+    comment = re.search("--comment=(.*)", job.script.read_text())
+    assert comment
+    on_path(tmp_path, "squeue", f"echo '5 {comment[1]}'", monkeypatch)
+    assert waiting(by_link) == waiting(by_link.resolve()) == frozenset({5})
 
 
 def test_blocks_in_the_queue_are_not_asked_for_again(

@@ -48,6 +48,16 @@ def test_blocks_go_on_until_what_is_watched_is_narrow(tmp_path, family):
     assert decided(narrow, 7).action is Action.CONTINUE
 
 
+def test_a_resumed_run_looks_again_at_what_it_saw_and_at_no_later_block(tmp_path):
+    """Else it could end within a block that a kill cut off."""
+    cells = ("container/udp", "container/cyclonedds")
+    failing = frozenset((block, cell) for block in range(8) for cell in cells)
+    recipe = records.Recipe(blocks=16, requests=100, failing=failing)
+    record = records.make(tmp_path / "r", recipe, TEXT.replace("max: 10", "max: 20") % "90 %")
+    assert decided(record, 8).action is Action.CONTINUE
+    assert decided(record, 16).action is Action.STOP
+
+
 def test_only_the_family_is_watched_where_there_is_one(tmp_path):
     text = TEXT % "0.01 %" + "family: {transport: udp}\n"
     record = records.make(tmp_path / "r", records.Recipe(requests=100), text)

@@ -20,14 +20,14 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from tare import interrupts
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, spaces, start_time
-from tare.errors import TareError, UnavailableError, UsageError
+from tare.errors import TareError, UnavailableError, UsageError, remedy_of
 from tare.pauses import pauses
 from tare.undo import Entry, Kind, kill_all, processes, undo
 
@@ -47,6 +47,9 @@ class Registry(AbstractContextManager["Registry"]):
 
     Args:
         root: where lists are kept; a test gives its own.
+
+    Raises:
+        TareError: no list can be kept there.
     """
 
     def __init__(self, root: Path = ROOT) -> None:
@@ -56,18 +59,27 @@ class Registry(AbstractContextManager["Registry"]):
         self._entries: list[Entry] = []
         self._earlier = frozenset(marked(OWNER_VARIABLE, owner_mark()))
         """Processes of ours that are none of this run's."""
-        # `clean` takes an unlocked list for a dead run's, so none may see ours before it is locked.
-        with _only_one(root):
-            # Whoever could write there could have root undo what he likes.
-            self.directory.mkdir(mode=0o755)
-            self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
-            owner = {"boot": _boot_id(), "mark": owner_mark()}
-            (self.directory / "owner").touch(mode=0o644)
-            (self.directory / "owner").write_text(json.dumps(owner))
-            self._list = os.open(
-                self.directory / "entries.ndjson", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
-            )
+        try:
+            # `clean` takes an unlocked list for a dead run's, so none may see ours before it is
+            # locked.
+            with _only_one(root), ExitStack() as unmade:
+                # Whoever could write there could have root undo what he likes.
+                self.directory.mkdir(mode=0o755)
+                unmade.callback(shutil.rmtree, self.directory)
+                self._lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+                unmade.callback(os.close, self._lock)
+                fcntl.flock(self._lock, fcntl.LOCK_EX)
+                owner = {"boot": _boot_id(), "mark": owner_mark()}
+                (self.directory / "owner").touch(mode=0o644)
+                (self.directory / "owner").write_text(json.dumps(owner))
+                self._list = os.open(
+                    self.directory / "entries.ndjson", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+                )
+                unmade.pop_all()
+        except OSError as error:
+            raise TareError(
+                f"cannot write to {root}: {error.strerror}", remedy_of(error)
+            ) from error
 
     def add(self, kind: Kind, name: str, detail: str = "") -> Entry:
         """Write down an intent. Call it *before* making the thing.
@@ -75,7 +87,10 @@ class Registry(AbstractContextManager["Registry"]):
         Raises:
             TareError: it cannot be written, so the thing may not be made.
         """
-        entry = Entry(kind, name, detail)
+        try:
+            entry = Entry(kind, name, detail)
+        except ValueError as error:
+            raise UsageError(str(error), "name it plainly, by a path without ..") from error
         line = json.dumps({"kind": kind, "name": name, "detail": detail}) + "\n"
         end = os.fstat(self._list).st_size
         try:

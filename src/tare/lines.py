@@ -114,16 +114,21 @@ def replace(path: Path, text: str) -> None:
     sync(path.parent)
 
 
-def put(path: Path, content: bytes) -> None:
+def put(path: Path, content: bytes, *, follow: bool = True) -> None:
     """Write a file that a user named, whole or not at all; whose it is, and who may read it, stays.
 
     A device, a pipe or a link stays what it is, and is written to: of root's /dev/null a file
     would be made instead.
 
+    Args:
+        follow: whether so; else a file takes its place, as where a result's author may have put it.
+
     Raises:
         OSError: it cannot be written.
     """
-    if path.exists() and (path.is_symlink() or not path.is_file()):
+    if not follow and path.is_symlink():
+        path.unlink()
+    if follow and path.exists() and (path.is_symlink() or not path.is_file()):
         path.write_bytes(content)
         return
     part = path.parent / f"{path.name}.part"

@@ -66,6 +66,9 @@ IDENTITY = ("cpu.model", "cpu.online", "cpu.usable", "cpu.virtual", "memory_byte
 _MAY_CHANGE = ("kernel.same_page_merging",)
 """A daemon (ksmtuned) turns it on and off within a run as well."""
 
+_PLACE = re.compile(r"(root|nfsroot|resume|BOOT_IMAGE|BOOTIF|ip|[^=]*uuid[^=]*)=", re.IGNORECASE)
+"""A word of a kernel's command line that names a disk or an interface: each node has its own."""
+
 _KEPT_SHARE = 0.05
 """By how much of itself the memory of one machine may differ from one look to the next."""
 
@@ -160,11 +163,17 @@ def another(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, tuple
 
 def _differ(key: str, one: Any, other: Any) -> bool:
     """Whether two values that are not the same are of two machines."""
+    if key == "kernel.command_line" and one is not None and other is not None:
+        one, other = _without_places(one), _without_places(other)
     if key == "cpu.usable":
         one, other = counted(one), counted(other)
     if key == "memory_bytes" and one is not None and other is not None:
         return not same_memory(one, other)
     return bool(one != other)
+
+
+def _without_places(command_line: str) -> list[str]:
+    return [word for word in command_line.split() if not _PLACE.match(word)]
 
 
 def same_memory(one: int, other: int) -> bool:

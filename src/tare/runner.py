@@ -206,10 +206,12 @@ class _Run:
         return {cell: fmean(seconds) for cell, seconds in found.items()}
 
     def _decide(self, blocks: int) -> Decision:
+        # Of a resumed run more is on record: with that it could end within a block that was cut.
+        trials = [trial for trial in self._done.values() if trial.block < blocks]
         if self.blocks is None and self._plan.gate is not None:
-            return analysis.gate_stop(self.record, self._done.values(), blocks)
+            return analysis.gate_stop(self.record, trials, blocks)
         return decide(
-            analysis.half_widths(self.record, self._done.values()),
+            analysis.half_widths(self.record, trials),
             blocks=blocks,
             min_blocks=self.blocks or self._plan.min_blocks,
             max_blocks=self.blocks or len(self._plan.blocks),

@@ -206,7 +206,7 @@ def half_widths(record: Record, trials: Iterable[Trial] | None = None) -> dict[s
 
     Args:
         record: the result.
-        trials: all that is on record, where the caller knows.
+        trials: those that count; all that are on record if None.
 
     Returns:
         Comparison id -> half-width, None where there is no interval yet.

@@ -154,7 +154,8 @@ def _laid_out(value: Any) -> Any:
         line = CommentedSeq(map(_laid_out, value))
         line.fa.set_flow_style()
         return line
-    if isinstance(value, str) and value.startswith("?"):  # else it would be read as a key
+    # Else it would be read as a key, or the line end NEL as a space.
+    if isinstance(value, str) and (value.startswith("?") or "\x85" in value):
         return DoubleQuotedScalarString(value)
     return value
 

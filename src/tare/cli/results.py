@@ -109,11 +109,10 @@ def draw_suite(
 
     parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
     for name, found in parts.items() if out is None else ():
-        _write(reporting.render(found), suite.folder / name / "report.html", suite.folder / name)
-    page = out or suite.folder / "report.html"
+        _write(reporting.render(found), None, suite.folder / name)
     way = "" if out is None else quote(f"{os.path.relpath(suite.folder, out.parent)}/")
     kind = replayed if suite.replays else overview
-    _write(kind.render(suite, parts, way), page, suite.folder)
+    page = _write(kind.render(suite, parts, way), out, suite.folder)
     if pages is not None:
         _write_pages(papers.pages(suite, parts), pages)
     said = {"result": str(suite.folder), "report": str(page)}
@@ -143,15 +142,18 @@ def _write_pages(texts: Mapping[str, str], folder: Path) -> None:
         reporting.write(text, folder / name)
 
 
-def _write(page: str, path: Path, result: Path) -> None:
+def _write(page: str, out: Path | None, result: Path) -> Path:
+    """Write it where the user asked for it; else into the result, by no link that lies there."""
     from tare import report as reporting  # noqa: PLC0415
 
+    path = out or result / "report.html"
     try:
-        reporting.write(page, path)
+        reporting.write(page, path, follow=out is not None)
     except TareError as error:
         raise TareError(
             error.what, f"draw it elsewhere: {shell_line('tare', 'report', result)} --out FILE"
         ) from error
+    return path
 
 
 def draw(record: Record, out: Path | None, *, as_json: bool) -> None:
@@ -180,9 +182,7 @@ def _drawn(record: Record, out: Path | None) -> tuple[Analysis, Path]:
     from tare import report as reporting  # noqa: PLC0415
 
     found = analysis.analyse(record)
-    page = out or record.folder / "report.html"
-    _write(reporting.render(found), page, record.folder)
-    return found, page
+    return found, _write(reporting.render(found), out, record.folder)
 
 
 def compare(

@@ -67,10 +67,13 @@ def level(written: object) -> str:
     """
     text = " ".join(str(written).split())
     kind, _, path = text.partition(" ")
-    if text in NAMES or (kind == FOLDER and path.startswith("/")):
+    # As a path has to be to stand on the list of what is to be undone.
+    plain = path.startswith("/") and path.isprintable() and ".." not in Path(path).parts
+    if text in NAMES or (kind == FOLDER and plain):
         return text
     raise UsageError(
-        f"{text!r} is not one of {', '.join(NAMES)}, nor `{FOLDER} /path` on one that is there"
+        f"{text!r} is not one of {', '.join(NAMES)}, nor `{FOLDER} /path` on one that is there,"
+        " a plain path without .."
     )
 
 

@@ -44,20 +44,22 @@ def _read(document: Any) -> Found:
     file = _File.model_validate(document)
     values: dict[str, list[float]] = {}
     aggregated: dict[str, str] = {}
+    failed: set[str] = set()
     notes = []
     for entry in file.benchmarks:
         head = _Entry.model_validate(entry)
+        name = head.run_name or head.name
         if head.error_occurred:
+            failed.add(name)
             notes.append(f"{head.name} failed: {head.error_message or 'it does not say why'}")
         elif head.skipped:
             notes.append(f"{head.name} was skipped: {head.skip_message or 'it does not say why'}")
         elif head.aggregate_name == "mean":
-            name = head.run_name or head.name
             aggregated[name] = f"{name} has aggregates alone, of ReportAggregatesOnly"
         elif head.run_type == "iteration":
             measured = _Iteration.model_validate(entry)
             time = measured.real_time * units.scale(measured.time_unit)[1]
-            values.setdefault(head.run_name or head.name, []).append(time)
+            values.setdefault(name, []).append(time)
     if file.benchmarks and not values and not notes:
         raise UsageError(
             "it holds aggregates alone", "run without --benchmark_report_aggregates_only"
@@ -65,7 +67,7 @@ def _read(document: Any) -> Found:
     notes += [note for name, note in aggregated.items() if name not in values]
     told = ("run_machine", "host_name", "num_cpus", "cpu_scaling_enabled", "library_build_type")
     return Found(
-        {name: Benchmark(_TIME, [found]) for name, found in values.items()},
+        {name: Benchmark(_TIME, [found], name in failed) for name, found in values.items()},
         {key: file.context[key] for key in told if key in file.context},
         list(dict.fromkeys(notes)),  # of all repetitions
     )

@@ -76,6 +76,7 @@ class Index:
             )
         if not anew and self.runs.exists() and self._known() == now:
             return True
+        self._refuse_links()
         try:
             with self._alone() as alone:
                 if alone:
@@ -181,10 +182,20 @@ class Index:
             if path not in named and path.name != "lock":
                 path.unlink()
 
+    def _refuse_links(self) -> None:
+        """What a stranger put beside the results must not lead to another file of the user's."""
+        for path in (self.home.parent, self.home, *self.home.glob("*")):
+            if path.is_symlink():
+                raise UsageError(
+                    f"{path} is a link, and a history is not written through one",
+                    f"remove it: {shell_line('rm', path)}",
+                )
+
     @contextmanager
     def _alone(self) -> Iterator[bool]:
         self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "lock").open("w") as lock:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW
+        with os.fdopen(os.open(self.home / "lock", flags, 0o666), "w") as lock:
             yield self._locked(lock)
 
     def _locked(self, lock: IO[str]) -> bool:

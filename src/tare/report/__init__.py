@@ -37,14 +37,14 @@ def render(analysis: Analysis) -> str:
     return page.render(analysis)
 
 
-def write(page: str, path: Path) -> None:
+def write(page: str, path: Path, *, follow: bool = True) -> None:
     """Write a page into a file, as `lines.put`.
 
     Raises:
         TareError: it cannot be written.
     """
     try:
-        lines.put(path, page.encode())
+        lines.put(path, page.encode(), follow=follow)
     except OSError as error:
         raise TareError(f"cannot write the report {path}: {error.strerror}") from error
 

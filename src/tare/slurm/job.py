@@ -107,7 +107,7 @@ class Job:
             TareError: it exists, or cannot be made.
         """
         folder = folder.absolute()
-        if not str(folder).isprintable():
+        if not f"{folder}{folder.resolve()}".isprintable():
             raise UsageError(f"no script can name {str(folder)!r}", "name another folder: --out")
         if not numbered and folder.is_dir() and any(folder.iterdir()):
             gather = shell_line("tare", "slurm", "--gather", folder)

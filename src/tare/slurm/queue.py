@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 from tare import process
-from tare.command import Command, shell_line
+from tare.command import OWNER_VARIABLE, Command, shell_line
 from tare.errors import TrialError, UnavailableError
 
 _TIMEOUT_S = 60.0
@@ -33,22 +33,25 @@ def waiting(folder: Path) -> frozenset[int] | None:
     """Blocks of a folder whose tasks wait or run; None where no squeue tells.
 
     Args:
-        folder: by its absolute path, which its tasks have as their comment.
+        folder: whose path without links its tasks have as their comment.
     """
     ask = _command("squeue", "--noheader", "--array", "--format=%K %k")
     try:
         told = process.run(ask, _TIMEOUT_S).stdout
     except TrialError:
         return None
+    named = str(folder.resolve())
     tasks = (line.partition(" ") for line in told.splitlines())
     return frozenset(
-        int(block)
-        for block, _, comment in tasks
-        if block.isdecimal() and comment.strip() == str(folder)
+        int(block) for block, _, comment in tasks if block.isdecimal() and comment.strip() == named
     )
 
 
 def _command(name: str, *arguments: str) -> Command:
     # Slurm is where its site put it, and has its settings (SLURM_CONF) in the user's environment;
-    # a job inherits that environment too.
-    return Command((shutil.which(name) or name, *arguments), env=dict(os.environ))
+    # a job inherits that environment too. With our mark `tare clean` would kill it as a dead run's.
+    return Command(
+        (shutil.which(name) or name, *arguments),
+        env=dict(os.environ),
+        within=("env", f"--unset={OWNER_VARIABLE}"),
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tare.command import python_module
+from tare.command import OWNER_VARIABLE, python_module
 
 SCRIPT = "job.sh"
 _AT_LEAST_S = 600
@@ -43,7 +43,7 @@ class Asked:
         """
         options = [
             f"--job-name=tare-{folder.name}",
-            f"--comment={folder}",  # by which `waiting` finds its tasks
+            f"--comment={folder.resolve()}",  # by which `waiting` finds its tasks
             f"--array={ranges(blocks)}%{self.at_once}",
             "--nodes=1",
             f"--ntasks={self.tasks}",
@@ -62,6 +62,8 @@ class Asked:
             "# A list a node: what a killed task left there, the next one there undoes. Not below\n"
             "# /tmp, where others could write one.\n"
             'export XDG_STATE_HOME="${XDG_STATE_HOME:-$HOME/.local/state}/nodes/$SLURMD_NODENAME"\n'
+            "# Of whoever submitted it: `tare clean` would take this task for a dead run's.\n"
+            f"unset {OWNER_VARIABLE}\n"
             "# By exec, so that Tare itself hears the time limit, and cleans up.\n"
             f'exec {shlex.join(run)} "$SLURM_ARRAY_TASK_ID"\n'
         )
