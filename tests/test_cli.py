@@ -204,6 +204,24 @@ def test_compare_lets_nothing_pass_that_failed_or_is_missing(tmp_path, later, co
     assert f"no verdict of {'icmp' if later else 'fastdds'}" in " ".join(found.stdout.split())
 
 
+def test_compare_lets_nothing_pass_with_a_run_that_has_not_ended(tmp_path):
+    a, b = tmp_path / "a", tmp_path / "b"
+    text = "title: t\nfactors: {transport: [udp, icmp]}\nbaseline: {transport: udp}\n"
+    for run in range(4):
+        records.make(a / str(run), records.Recipe(seed=run, requests=100), text)
+        records.make(b / str(run), records.Recipe(seed=9 + run, requests=100), text)
+    trials = b / "3" / "trials.ndjson"
+    kept = trials.read_text().splitlines(keepends=True)
+    trials.write_text("".join(line for line in kept if '"block":0,' in line) + kept[2])
+    found = tare("compare", str(a), str(b), "--fail-on", "slower")
+    assert found.returncode == 5
+    said = f"{b / '3'}: the run has not ended: 1 of at least 8 blocks are on record"
+    assert said in found.stdout
+    quiet = tare("compare", str(a), str(b), "--fail-on", "slower", "--json")
+    assert json.loads(quiet.stdout)["unfinished"] == [said]
+    assert said in quiet.stderr
+
+
 def test_export_writes_a_table(tmp_path):
     record = records.small(tmp_path / "r")
     found = tare("export", str(record.folder), "--format", "csv")

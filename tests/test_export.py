@@ -113,6 +113,23 @@ def test_beside_the_text_of_a_level_stands_its_number_in_a_column_with_its_unit(
     assert memory == {(None, None), ("512 MiB", 512 << 20)}
 
 
+def test_a_parameter_takes_no_column_of_another():
+    text = """\
+title: A title
+workload: command
+factors: {command: {a: "a {cell_level} {cell}"}, cell_level: [a, b], cell: [1, 2]}
+baseline: {cell_level: a}
+blocks: {min: 8, max: 8}
+family: none
+"""
+    plan = plans.make(experiments.parse(text, "x"), 1)
+    for cell in plan.cells:
+        found = export.levels(plan, {"cell"})[cell.id]
+        assert found["cell_level"] == cell.levels["cell_level"]
+        assert found["cell_level_level"] == cell.levels["cell"]
+        assert found["cell_value"] == float(cell.levels["cell"])
+
+
 def test_what_a_command_prints_takes_no_column_of_a_parameter_or_of_its_trial(tmp_path):
     text = """\
 title: A title
@@ -150,6 +167,30 @@ def test_a_column_without_a_number_keeps_its_type(record, tmp_path):
         "double"
     }
     assert str(schema.field("run_commit").type) == "string"
+
+
+def test_a_column_without_a_text_keeps_its_type(tmp_path):
+    """As of a run that was killed before any trial of a cell with that factor."""
+    record = records.make(tmp_path / "r", records.Recipe(blocks=1), TEXT)
+    trials = record.folder / "trials.ndjson"
+    kept = trials.read_text().splitlines(keepends=True)
+    trials.write_text("".join(line for line in kept if '"cell":"native/icmp"' in line))
+    none = records.make(tmp_path / "none", records.Recipe(blocks=0), TEXT)
+    for one in (record, none):
+        export.export(one, "parquet", tmp_path / "t.parquet")
+        schema = pq.read_schema(tmp_path / "t.parquet")
+        texts = {"cell", "status"} | ({"server_work"} if one is record else set())
+        assert {str(schema.field(name).type) for name in texts} == {"string"}
+
+
+def test_a_carriage_return_ends_no_row_of_csv(tmp_path):
+    failing = frozenset({(0, "native/udp")})
+    recipe = records.Recipe(blocks=1, requests=50, failing=failing, error="10 %\r20 %\rended")
+    record = records.make(tmp_path / "r", recipe, TEXT)
+    export.export(record, "csv", tmp_path / "t.csv")
+    rows = read(tmp_path / "t.csv", "csv")
+    assert len(rows) == len(record.trials())
+    assert {row["error"] for row in rows if row["status"] == "failed"} == {recipe.error}
 
 
 def test_json_goes_to_standard_output(record, capfdbinary):
@@ -217,17 +258,22 @@ def test_a_file_whose_owner_a_user_namespace_does_not_know_is_written_all_the_sa
     assert (tmp_path / "page").read_text() == "now"
 
 
-def test_a_file_is_never_written_by_way_of_a_link_that_lies_beside_it(tmp_path):
+def test_a_file_is_never_written_by_way_of_another_that_lies_beside_it(tmp_path):
     (tmp_path / "page").write_text("before")
-    (tmp_path / "page").chmod(0o644)
-    victim = tmp_path / "victim"
-    victim.touch(0o600)
-    was = victim.stat()
-    (tmp_path / "page.part").symlink_to(victim)
+    (tmp_path / "page.part").write_text("a user's own")
     lines.put(tmp_path / "page", b"now")
-    now = victim.stat()
-    assert (now.st_mode, now.st_uid, now.st_size) == (was.st_mode, was.st_uid, 0)
-    assert (tmp_path / "page").read_text() == "now"
+    assert (tmp_path / "page.part").read_text() == "a user's own"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["page", "page.part"]
+
+
+def test_of_two_who_write_one_file_neither_fails(monkeypatch, tmp_path):
+    page = tmp_path / "page"
+    page.write_text("before")
+    meanwhile = iter([b"another's"])
+    monkeypatch.setattr(os, "fchown", lambda *_: [lines.put(page, c) for c in meanwhile])
+    lines.put(page, b"now")
+    assert page.read_text() == "now"
+    assert list(tmp_path.iterdir()) == [page]
 
 
 @pytest.mark.parametrize(

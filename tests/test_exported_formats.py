@@ -70,10 +70,10 @@ def commands(tmp_path_factory):
     return commanded(tmp_path_factory.mktemp("commands") / "r")
 
 
-def commanded(folder, *, status="ok"):
+def commanded(folder, *, status="ok", text=COMMANDS):
     """A result of a command: in each session one execution more than in the one before."""
-    plan = repetition.planned(plans.make(experiments.parse(COMMANDS, "x.yaml"), 1))
-    record = Record.create(folder, COMMANDS, plan, records.FINGERPRINT)
+    plan = repetition.planned(plans.make(experiments.parse(text, "x.yaml"), 1))
+    record = Record.create(folder, text, plan, records.FINGERPRINT)
     with record.writing() as writer:
         for block, visits in enumerate(plan.blocks):
             for position, cell in enumerate(cell for visit in visits for cell in visit.cells):
@@ -186,6 +186,17 @@ def test_statistics_that_differ_in_a_sign_alone_are_still_told_apart(commands, t
     values = {labels["statistic"]: value for labels, value in found.samples}
     assert values == {"q-ps": pytest.approx(2.0), "q.ps": pytest.approx(3.0)}
     assert families["tare_wall_seconds"].samples[0][0]["n"] == "1"
+
+
+def test_a_parameter_takes_no_label_of_another(tmp_path):
+    text = COMMANDS.replace("'old -n {n}'", "'old {cell} {cell_level}'")
+    text = text.replace("'new -n {n}'", "'new {cell} {cell_level}'")
+    text = text.replace("n: ['1', '4']", "cell_level: [a]\n  cell: ['1']")
+    families = families_of(
+        written(commanded(tmp_path / "r", text=text), "openmetrics", tmp_path / "x")
+    )
+    labels, _ = families["tare_wall_seconds"].samples[0]
+    assert (labels["cell_level"], labels["cell_level_level"]) == ("a", "1")
 
 
 def test_bencher_gets_every_statistic_with_its_bounds(responses, tmp_path):

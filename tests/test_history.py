@@ -244,6 +244,13 @@ def test_samples_that_are_damaged_are_left_out_of_a_distribution_and_told(tmp_pa
     assert victim.samples in found.left_out[0]
 
 
+def test_samples_that_are_gone_are_said_to_be_gone(stepped, tmp_path):
+    (series,) = query.cell_history(stepped, "container", None, EVERY)
+    found = samples.distributions(tmp_path, series, lambda _done, _of: None)
+    assert [(one.sessions, one.samples, one.quantiles_ns) for one in found] == [(0, 0, {})] * 2
+    assert all("is not a result" in why for one in found for why in one.left_out)
+
+
 def test_values_have_no_raw_distribution(tmp_path):
     shutil.copytree(RECORDED / "cpu", tmp_path / "r")
     (series,) = query.cell_history(histories.refreshed(tmp_path)[0], "native", None, EVERY)

@@ -16,7 +16,7 @@ import pytest
 import histories
 from tare.errors import TareError, UsageError
 from tare.history import index as indexing
-from tare.history import query, samples
+from tare.history import query, samples, summary
 from tare.history.index import Index
 from tare.history.query import Filter
 
@@ -205,6 +205,7 @@ def test_what_is_broken_or_foreign_is_told_and_costs_nothing_else(tmp_path):
     shutil.copytree(tmp_path / "project/run-08", no_text)
     (tmp_path / "loop").symlink_to(tmp_path)
     (tmp_path / "gone").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "circle").symlink_to("circle")
     index, _ = histories.refreshed(tmp_path)
     why = told(index)
     for folder, words in {
@@ -217,6 +218,7 @@ def test_what_is_broken_or_foreign_is_told_and_costs_nothing_else(tmp_path):
         "run-06": "is no fingerprint",
         "run-07": "1 of 6 sessions are left out: cannot use the samples",
         r"caf\xe9": "is not a result",
+        "circle": "is not a result",
     }.items():
         assert words in why.pop(folder), folder
     assert not why
@@ -236,6 +238,19 @@ def test_what_is_mended_comes_back(tmp_path):
     assert read == 1
     assert set(values(index)) == {"run-00", "run-01"}
     assert not told(index)
+
+
+def test_what_could_not_be_read_is_tried_again_though_no_file_of_it_has_changed(
+    tmp_path, monkeypatch
+):
+    """A disk that failed for a moment, or a right that was given since."""
+    histories.runs(tmp_path, [1.0] * 2)
+    with monkeypatch.context() as failing:
+        failing.setattr(summary, "_read", lambda record: record.folder.joinpath("x").read_text())
+        histories.refreshed(tmp_path)
+    index, read = histories.refreshed(tmp_path)
+    assert read == 2
+    assert set(values(index)) == {"run-00", "run-01"}
 
 
 def test_a_copy_counts_once_and_the_one_with_more_trials_is_it(tmp_path):
@@ -259,6 +274,18 @@ def test_a_clock_that_went_back_or_ahead_is_told(tmp_path):
     why = told(histories.refreshed(tmp_path)[0])
     assert "its clock went backwards" in why["run-00"]
     assert "it is of the future (2108" in why["run-30000"]
+
+
+def test_a_run_that_has_not_ended_is_told(tmp_path):
+    histories.run(tmp_path, 0)
+    trials = tmp_path / "run-00" / "trials.ndjson"
+    whole = trials.read_text()
+    trials.write_text("".join(whole.splitlines(keepends=True)[:-1]))
+    assert told(histories.refreshed(tmp_path)[0]) == {
+        "run-00": "the run has not ended: 1 of at least 2 blocks are on record"
+    }
+    trials.write_text(whole)
+    assert not told(histories.refreshed(tmp_path)[0])
 
 
 def test_a_trial_that_was_tried_again_is_no_clock_that_went_back(tmp_path):

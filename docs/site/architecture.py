@@ -27,7 +27,7 @@ LAYERS = {
         " predict",
     ),
     "Analysis": ("from a record to what may be said of it", "analysis"),
-    "Record": ("append-only results", "record suite variables"),
+    "Record": ("append-only results", "record suite variables progress"),
     "Plan": (
         "what is asked: cells, order, seeds",
         "experiment canonical plan rounds answerable cuts repetition pairing",

@@ -97,6 +97,8 @@ class Versions:
     """Of another tool's results: what its way of measuring forbids to conclude."""
     notes: tuple[str, ...] = ()
     """What another tool's results leave out, and why."""
+    unfinished: tuple[str, ...] = ()
+    """Runs of either side that have not ended, and how far they got: no cell passes with them."""
 
     @property
     def judged(self) -> bool:
@@ -210,6 +212,11 @@ class _Pair:
             ),
             forbids=tool.forbids if tool else "",
             notes=tuple(dict.fromkeys(note for run in (*before, *after) for note in run.notes)),
+            unfinished=tuple(
+                dict.fromkeys(
+                    f"{run.folder}: {run.unfinished}" for run in (*before, *after) if run.unfinished
+                )
+            ),
         )
 
     def _cell(self, place: int, adjusted_p: float, alpha: float) -> CellComparison:

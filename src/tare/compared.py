@@ -160,6 +160,7 @@ def remarks(found: Versions) -> Iterator[str]:
             yield f"only in the {where} result: {', '.join(cells)}"
     if found.not_in_all:
         yield f"not in every run, and not compared: {', '.join(found.not_in_all)}"
+    yield from found.unfinished
     yield from found.notes
 
 

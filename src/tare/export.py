@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -103,7 +103,8 @@ def _written(record: Record, format_: str, statistic: str | None) -> bytes:
             f"a table has every statistic in a column of its own, also as {format_}",
             "leave --statistic out",
         )
-    return TABLES[format_](rows(record))
+    found, texts = _table(record)
+    return _parquet(found, texts) if format_ == "parquet" else TABLES[format_](found)
 
 
 def rows(record: Record) -> list[dict[str, Any]]:
@@ -116,9 +117,14 @@ def rows(record: Record) -> list[dict[str, Any]]:
     None; throughput_per_s; drift_p and drift_flagged; CPU time of both ends in ns. Of a workload
     without response times, its statistics instead, each with its unit behind its name.
     """
+    return _table(record)[0]
+
+
+def _table(record: Record) -> tuple[list[dict[str, Any]], set[str]]:
+    """The rows, and which columns hold the texts of levels: a run may have no trial with any."""
     sessions = Sessions(record)
     if not sessions.trials:
-        return []
+        return [], set()
     workload = record.plan.workload
     run = _run(record)
     heads = [run | _head(trial, record.plan.cell(trial.cell)) for trial in sessions.trials]
@@ -139,7 +145,9 @@ def rows(record: Record) -> list[dict[str, Any]]:
     ]
     of_cells = levels(record.plan, {**heads[0], **tails[0]})
     every = zip(heads, sessions.trials, tails, strict=True)
-    return [{**head, **of_cells[trial.cell], **tail} for head, trial, tail in every]
+    found = [{**head, **of_cells[trial.cell], **tail} for head, trial, tail in every]
+    texts = {c for of_cell in of_cells.values() for c, v in of_cell.items() if isinstance(v, str)}
+    return found, texts
 
 
 def _columns(statistics: Mapping[str, Statistic], taken: Iterable[str]) -> dict[str, str]:
@@ -175,7 +183,8 @@ def _run(record: Record) -> dict[str, Any]:
 def levels(plan: Plan, taken: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Cell -> the text of each factor's level, None where it does not apply; beside it its number.
 
-    A factor whose name another column has, such as a disk's block, is NAME_level.
+    A factor whose name another column has, such as a disk's block, is NAME_level; where that is
+    taken too, NAME_level_level.
     """
     found: dict[str, dict[str, Any]] = {cell.id: {} for cell in plan.cells}
     columns = set(taken)
@@ -183,16 +192,20 @@ def levels(plan: Plan, taken: Iterable[str]) -> dict[str, dict[str, Any]]:
         texts = {cell.id: cell.levels.get(name) for cell in plan.cells}
         row = plan.workload.levels.rows.get(name)
         suffix, number = _number(row, [text for text in texts.values() if text is not None])
-        column, of_numbers = (
-            f"{name}_level{end}" if f"{name}{end}" in columns else f"{name}{end}"
-            for end in ("", suffix)
-        )
+        column, of_numbers = (_free(name, end, columns) for end in ("", suffix))
         columns |= {column, of_numbers}
         for cell, text in texts.items():
             found[cell][column] = text
             if number is not None:
                 found[cell][of_numbers] = None if text is None else number(text)
     return found
+
+
+def _free(name: str, end: str, taken: Collection[str]) -> str:
+    """NAME and the end, with as many `_level` between as it takes to be no other's name."""
+    while f"{name}{end}" in taken:
+        name += "_level"
+    return f"{name}{end}"
 
 
 def _number(
@@ -258,7 +271,7 @@ def _cpu(account: Account | None) -> int | None:
 
 
 _TYPES: Mapping[str, pa.DataType] = {
-    **dict.fromkeys(("error", "run_commit", _FOUND), pa.string()),
+    **dict.fromkeys(("cell", "status", "error", "run_commit", _FOUND), pa.string()),
     **dict.fromkeys(("block", "repeat", "position", "replica", *_COUNTERS), pa.int64()),
     **dict.fromkeys(("duration_ns", "client_cpu_ns", "server_cpu_ns"), pa.int64()),
     **dict.fromkeys(("seconds", "effective_samples", "throughput_per_s", "drift_p"), pa.float64()),
@@ -273,14 +286,15 @@ def _names(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _csv(found: Sequence[Mapping[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _names(found), lineterminator="\n")
+    written: list[str] = []
+    writer = csv.DictWriter(SimpleNamespace(write=written.append), _names(found))
     writer.writeheader()
     words = {True: "true", False: "false"}
     for row in found:
         # A one is no "true", though it equals it.
         writer.writerow({k: words[v] if isinstance(v, bool) else v for k, v in row.items()})
-    return text.getvalue().encode()
+    # Python 3.11 quotes a lone carriage return only where it is a part of what ends a line.
+    return "".join(line.removesuffix("\r\n") + "\n" for line in written).encode()
 
 
 def _json(found: Sequence[Mapping[str, Any]]) -> bytes:
@@ -288,18 +302,18 @@ def _json(found: Sequence[Mapping[str, Any]]) -> bytes:
     return f"[\n{written}\n]\n".encode()
 
 
-def _parquet(found: Sequence[Mapping[str, Any]]) -> bytes:
+def _parquet(found: Sequence[Mapping[str, Any]], texts: Collection[str] = ()) -> bytes:
     columns = {name: [row[name] for row in found] for name in _names(found)}
-    table = pa.table({name: pa.array(c, _type(name, c)) for name, c in columns.items()})
+    known = {**_TYPES, **dict.fromkeys(texts, pa.string())}
+    table = pa.table({n: pa.array(c, _type(known.get(n), c)) for n, c in columns.items()})
     written = pa.BufferOutputStream()
     pq.write_table(table, written, compression="zstd")
     return bytes(written.getvalue())
 
 
-def _type(name: str, column: Sequence[object]) -> pa.DataType:
-    """The column's own type, unless a user's statistic or parameter has that name."""
+def _type(known: pa.DataType | None, column: Sequence[object]) -> pa.DataType:
+    """The type that is known of a name, unless a user's statistic or parameter has it."""
     kinds = {type(value) for value in column if value is not None}
-    known = _TYPES.get(name)
     if known is not None and kinds <= _FIT[known]:
         return known
     return pa.string() if str in kinds else pa.float64()

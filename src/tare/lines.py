@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
@@ -131,13 +132,14 @@ def put(path: Path, content: bytes, *, follow: bool = True) -> None:
     if follow and path.exists() and (path.is_symlink() or not path.is_file()):
         path.write_bytes(content)
         return
-    part = path.parent / f"{path.name}.part"
+    # Of this writer alone: another may write the same file now.
+    part = path.parent / f".tare.{uuid.uuid4().hex}"
     was = path.stat() if path.exists() else None
+    # Never through a link that somebody has put there.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    made = os.open(part, flags, 0o600 if was else 0o666)
     try:
-        part.unlink(missing_ok=True)
-        # Never through a link that somebody has put there.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        with os.fdopen(os.open(part, flags, 0o600 if was else 0o666), "wb") as file:
+        with os.fdopen(made, "wb") as file:
             if was:
                 os.fchmod(file.fileno(), was.st_mode & 0o777)
                 # Nobody but root gives a file away, and a user namespace knows no other owners.

@@ -16,6 +16,7 @@ from tare.cell import Cell
 from tare.errors import UsageError
 from tare.foreign import criterion
 from tare.identity import run_id
+from tare.progress import unfinished
 from tare.record import Record
 from tare.workloads import Statistic
 
@@ -36,6 +37,8 @@ class Run(ABC):
     settings: Mapping[str, Any]
     """Of every session."""
     notes: Sequence[str] = ()
+    unfinished: str | None = None
+    """That it has not ended, if so: its values are of fewer blocks than were planned."""
     identity: str
     """The same for the run's copies, and for no other run."""
 
@@ -76,6 +79,7 @@ class TareRun(Run):
         self.conditions = record.fingerprint.whole
         self.settings = {**dict(plan.session), **plan.of_workload, **plan.experiment.manner}
         self._plan, self._sessions = plan, Sessions(record)
+        self.unfinished = unfinished(record, self._sessions.trials)
         self._cells: dict[Hashable, Cell] = {
             tuple(sorted(cell.levels.items())): cell for cell in plan.cells if cell.replica == 1
         }

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from selenium.webdriver.common.by import By
+from test_pinning import TEXT as PINNINGS
+from test_pinning import make as pinned
 
 import records
 from browsing import browser
@@ -234,6 +236,17 @@ def test_words_and_marks_stand_out_in_the_light_and_in_the_dark(driver, folder, 
     assert len(marks) > 200
     assert min(contrast(colour, ground) for colour in set(words)) >= 4.5
     assert min(contrast(colour, ground) for colour in set(marks)) >= 2.0
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_numbers_stand_out_on_every_shade_of_a_map(driver, tmp_path, scheme):
+    show(driver, drawn(pinned(tmp_path / "r", PINNINGS)), scheme=scheme)
+    cells = driver.execute_script(
+        "return [...document.querySelectorAll('.map td[style]')].map(e => getComputedStyle(e))"
+        ".map(s => [s.color, s.backgroundColor])"
+    )
+    assert len(set(map(tuple, cells))) > 2
+    assert min(contrast(*cell) for cell in cells) >= 4.5
 
 
 @pytest.mark.parametrize("paper", PAPER)

@@ -96,6 +96,23 @@ def test_what_is_certainly_positive_is_never_shown_as_zero():
     assert numbers.fixed(0.2, -30.0, 31.0).number == "0", "a difference may well be none"
 
 
+def test_what_is_certainly_negative_is_never_shown_as_zero():
+    assert numbers.fixed(-7.0, -30.0, -0.03).high == "\N{MINUS SIGN}0.03"
+
+
+def test_an_end_beside_one_is_never_shown_as_one():
+    """It is what tells slower from inconclusive."""
+
+    def said(*parts):
+        return plain(numbers.ratio(*parts))
+
+    assert said(1.37, 1.04, 1.80).startswith("1.4 [1.04, 1.8]")
+    assert said(1.37, 0.96, 1.80).startswith("1.4 [0.96, 1.8]")
+    assert said(1.37, 1.0, 1.80).startswith("1.4 [1.0, 1.8]")
+    assert said(1.0003, 1.0003, 1.0003).startswith("1.0003 [1.0003, 1.0003]")
+    assert said(1.0, 1 - 1e-9, 1 + 1e-9).startswith("1.000 [1.000, 1.000]")
+
+
 def test_a_difference_about_zero_has_the_unit_of_its_interval():
     shown = str(numbers.time(20.0, -7100.0, 8200.0, signed=True)).replace("\N{NO-BREAK SPACE}", " ")
     assert shown == "0 [\N{MINUS SIGN}7, +8] \N{MICRO SIGN}s"

@@ -4,6 +4,7 @@ import html
 import json
 import re
 
+import numpy as np
 import pytest
 import rich
 
@@ -12,6 +13,7 @@ from tare import analysis, report, transports
 from tare.errors import TareError
 from tare.record import Loss, Record, Resumption
 from tare.report import remarks, terminal, wording
+from tare.report.tables import times
 
 LIMIT = 5_000_000
 HOSTILE = (
@@ -93,6 +95,18 @@ def test_what_failed_is_told_with_its_reason(page):
 
 def test_what_cannot_be_resolved_is_called_so(page):
     assert "unresolved" in words(page)
+
+
+def test_the_longest_of_all_is_the_longest_of_a_block_with_several_sessions(tmp_path):
+    text = (TEXT % ("t", "d")).replace("max: 8}", "max: 8, sessions: 2}")
+    record = records.make(tmp_path / "r", records.Recipe(requests=100), text)
+    trial = next(trial for trial in record.trials() if trial.cell == "native/udp")
+    responses = np.full(100, 7_000)
+    responses[50] = 50_000_000
+    records.write_samples(record.samples_path(trial), responses)
+    drawn = analysis.analyse(record)
+    table = times.tails(drawn, wording.names_of(drawn))
+    assert [row[-2] for row in table.rows].count("50000\N{NO-BREAK SPACE}µs") == 1
 
 
 def test_published_figures_stand_beside_ours(page):

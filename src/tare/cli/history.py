@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -240,6 +239,6 @@ def _rows(found: Sequence[CellHistory]) -> Iterator[dict[str, Any]]:
 
 
 def _show_csv(rows: Sequence[dict[str, Any]]) -> None:
-    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    from tare.export import TABLES  # noqa: PLC0415 - so that --help is fast
+
+    sys.stdout.write(TABLES["csv"](rows).decode())

@@ -200,7 +200,8 @@ def compare(
         str | None,
         typer.Option(
             help="Exit with 1 on a verdict: slower (worse), faster (better) or different; else with"
-            " 4 if trials of the later runs failed, with 5 if the runs are too few for a verdict."
+            " 4 if trials of the later runs failed, with 5 if the runs are too few for a verdict,"
+            " or one has not ended."
         ),
     ] = None,
     across_machines: Annotated[
@@ -254,11 +255,14 @@ def _gated(found: Iterable[Versions], fail_on: str, *, say: bool) -> Exit:
     if any(comparing.fails(versions, fail_on) for versions in every):
         return Exit.FAILED
     unjudged = [versions for versions in every if versions.unjudged]
+    unfinished = [one for versions in every for one in versions.unfinished]
     if unjudged and say:
         printing.say("", compared.no_verdict(unjudged[0]))
+    for one in unfinished if say else ():
+        printing.say("", one)
     if any(versions.failed for versions in every):
         return Exit.TRIALS_FAILED
-    return Exit.INCONCLUSIVE if unjudged else Exit.OK
+    return Exit.INCONCLUSIVE if unjudged or unfinished else Exit.OK
 
 
 def export(

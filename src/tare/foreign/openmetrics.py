@@ -79,9 +79,13 @@ def _write(told: Outcome) -> str:
 
 
 def _labels(run: dict[str, str], cell: CellOutcome, statistic: str) -> dict[str, str]:
-    own = run | {"cell": cell.name, "statistic": statistic}
-    factors = {f"{name}_level" if name in own else name: text for name, text in cell.levels.items()}
-    return own | {_name(name): text for name, text in factors.items()}
+    labels = run | {"cell": cell.name, "statistic": statistic}
+    for name, text in cell.levels.items():
+        label = _name(name)
+        while label in labels:
+            label += "_level"
+        labels[label] = text
+    return labels
 
 
 def _sample(labels: Mapping[str, str], value: float) -> str:

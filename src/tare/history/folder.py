@@ -29,9 +29,13 @@ def results(folder: str) -> Iterator[tuple[str, str]]:
             yield _escaped(below), "unreadable"
             continue
         for entry in entries:
-            if not entry.is_dir():
-                continue
             path = f"{below}/{entry.name}" if below else entry.name
+            try:
+                if not entry.is_dir():
+                    continue
+            except OSError:  # a link in a circle, or into another user's closed folder
+                yield _escaped(path), "unreadable"
+                continue
             states = [_state(f"{entry.path}/{name}") for name in _READ]
             if states[0] or states[2] or (states[3] and _state(f"{entry.path}/{_HALF_MADE}")):
                 yield (path, " ".join(states)) if _is_text(path) else (_escaped(path), "no text")

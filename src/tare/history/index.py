@@ -90,7 +90,10 @@ class Index:
 
     def _known(self) -> dict[str, str]:
         with connected() as database:
-            asked = "SELECT folder, mark FROM read_parquet(?, hive_partitioning = false)"
+            asked = (
+                "SELECT folder, mark FROM read_parquet(?, hive_partitioning = false)"
+                " WHERE skipped IS NULL"  # what could not be read is tried again
+            )
             rows = database.execute(asked, [literal(self.runs)])
             return dict(rows.fetchall())
 

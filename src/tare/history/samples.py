@@ -60,7 +60,7 @@ def distributions(
                 damaged = _count(database, paths, bins)
                 sessions += len(paths) - len(damaged)
                 left_out += why + damaged
-            if bins:
+            if bins or left_out:
                 since, total = series.points[first].started, bins.total()
                 found.append(
                     Distribution(since, sessions, total, _quantiles(bins), tuple(left_out))
@@ -83,6 +83,7 @@ def _paths(folder: Path, series: CellHistory) -> tuple[list[str], list[str]]:
             trial
             for trial in record.trials()
             if (trial.cell, trial.status) == (series.cell, "ok")
+            and not trial.values
             and trial.facts.accelerator == series.accelerator
         ]
     except TareError as error:

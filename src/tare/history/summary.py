@@ -16,6 +16,7 @@ from tare.cell import Cell
 from tare.errors import TareError, UsageError
 from tare.identity import identify, moment, short_hash
 from tare.levels import Levels
+from tare.progress import unfinished
 from tare.record import Record, Trial
 from tare.workloads import Statistic
 
@@ -97,7 +98,11 @@ def _read(record: Record) -> tuple[_Row, list[_Row]]:
     who = identify(record)
     started = [moment(trial.started) for trial in trials]
     run = {
-        "notes": [*damage[:1], *_clock_notes(who.began, started)],
+        "notes": [
+            *damage[:1],
+            *filter(None, [unfinished(record, trials)]),
+            *_clock_notes(who.began, started),
+        ],
         "id": who.id,
         "title": who.title,
         "workload": workload.name,

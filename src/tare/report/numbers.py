@@ -21,6 +21,8 @@ of what stands side by side has one unit."""
 _SECONDS = (1e9, "s")
 _MOST_DIGITS = 4
 _BARE_DIGITS = 3
+_MOST_DECIMALS = 6
+"""Of what is beside 1: what is nearer to it is shown as 1."""
 _THOUSAND = 1000.0
 
 
@@ -82,8 +84,8 @@ def fixed(
     half_width = (high - low) / 2.0
     decimals = _decimals(half_width, _error_digits(half_width)) if half_width > 0 else 99
     decimals = min(decimals, _decimals(max(abs(estimate), abs(low), abs(high)), most))
-    # What is positive with its whole interval is no zero, however little is known of it.
-    shown = [_decimals(v, 1) if low > 0 and round(v, decimals) == 0 else decimals
+    # What has one sign with its whole interval is no zero, however little is known of it.
+    shown = [_decimals(v, 1) if (low > 0 or high < 0) and round(v, decimals) == 0 else decimals
              for v in (estimate, low, high)]  # fmt: skip
     number, least, greatest = (
         _text(value, digits, signed)
@@ -110,10 +112,26 @@ def time(
 def ratio(estimate: float | None, low: float | None = None, high: float | None = None) -> Value:
     """Round a ratio. Of one that may be nearly anything, no end is beyond a thousand either way."""
     found = fixed(estimate, low, high, "\N{MULTIPLICATION SIGN}")
-    if low is None or high is None or high < low * _THOUSAND**2:
+    if estimate is None or low is None or high is None or found.low is None or found.high is None:
+        return found
+    # The verdict is on which side of 1 the ends lie: what is not 1 is not shown as 1.
+    found = replace(
+        found,
+        number=_beside_one(estimate, found.number) if low > 1 or high < 1 else found.number,
+        low=_beside_one(low, found.low),
+        high=_beside_one(high, found.high),
+    )
+    if high < low * _THOUSAND**2:
         return found
     least = f"<{1 / _THOUSAND:g}" if low < 1 / _THOUSAND else found.low
     return replace(found, low=least, high=f">{_THOUSAND:g}" if high > _THOUSAND else found.high)
+
+
+def _beside_one(value: float, shown: str) -> str:
+    decimals = _decimals(value - 1.0, 1)
+    if value == 1.0 or float(shown) != 1.0 or decimals > _MOST_DECIMALS:
+        return shown
+    return _text(value, decimals, signed=False)
 
 
 def share(estimate: float | None, low: float | None = None, high: float | None = None) -> Value:

@@ -43,8 +43,8 @@ def pinnings(analysis: Analysis, names: Names) -> Figure | None:
         "What pinning does",
         "Each map is one statistic of one setting; rows are the processors that the host's side may"
         " use, columns the guest's. Numbers are geometric means over sessions with their 95 %"
-        " intervals; darker is larger within its map. `jain` is Jain's index of the split between"
-        " the two: 1 where both have the same, 0.5 where one has all.",
+        " intervals; the stronger the colour, the larger within its map. `jain` is Jain's index of"
+        " the split between the two: 1 where both have the same, 0.5 where one has all.",
         maps=tuple(_map(heading, cells, order) for heading, cells in maps.items()),
     )
 

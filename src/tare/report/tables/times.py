@@ -44,7 +44,7 @@ def tails(analysis: Analysis, names: Names) -> Table | None:
         (
             *cell_heads(view, names),
             *(_level(view, statistic) for statistic in _TAIL),
-            numbers.time(view.estimates["max"].max, like=view.estimates["p50"].value).bare,
+            numbers.time(_longest(view), like=view.estimates["p50"].value).bare,
             f"{numbers.count(view.lost)} of {numbers.count(view.requests)}",
         )
         for view in analysis.cells
@@ -56,6 +56,12 @@ def tails(analysis: Analysis, names: Names) -> Table | None:
         note="A percentile that a session's effective samples cannot tell from its maximum is"
         " unresolved: p99 needs 299 of them, p99.9 needs 2995, p99.99 needs 29956.",
     )
+
+
+def _longest(view: CellView) -> float | None:
+    """Of every reply of every session; an estimate knows but means of sessions."""
+    found = (session.summary.max_ns for session in view.sessions.values())
+    return max((longest for longest in found if longest is not None), default=None)
 
 
 def deadlines(analysis: Analysis, names: Names) -> Table | None:
