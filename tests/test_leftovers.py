@@ -1,6 +1,5 @@
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from limits import no_file_grows
 from needs import dead_run, needs_root
 from tare import command, leftovers, netns
 from tare.command import Command, start_time
@@ -386,13 +386,9 @@ def test_a_name_that_could_hit_something_else_is_refused(
 
 
 def test_where_no_list_can_be_written_it_is_said_and_nothing_stays(tmp_path: Path) -> None:
-    was = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, was[1]))
-    try:
-        with pytest.raises(TareError, match=f"cannot write to {tmp_path}: File too large"):
-            Registry(tmp_path)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, was)
+    said = f"cannot write to {tmp_path}: File too large"
+    with no_file_grows(), pytest.raises(TareError, match=said):
+        Registry(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 

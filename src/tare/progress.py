@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from tare.record import Record, Trial
 
 
-def unfinished(record: Record, trials: Sequence[Trial]) -> str | None:
-    """Say so of a run that has not ended: it was killed, or goes on. None of one that has.
+def complete_blocks(record: Record, trials: Sequence[Trial]) -> int:
+    """How many blocks have every session that they were to have.
 
     Args:
         record: the result.
@@ -21,12 +21,20 @@ def unfinished(record: Record, trials: Sequence[Trial]) -> str | None:
     plan, courses = record.plan, record.courses()
     tried = Counter((trial.block, trial.cell) for trial in trials)
 
-    def whole(block: int) -> bool:
+    def complete(block: int) -> bool:
         course = next(found for found in reversed(courses) if found.block <= block)
         cells = [cell.id for cell in plan.cells if cell.id not in course.stopped]
         return all(tried[block, cell] >= course.sessions.get(cell, 1) for cell in cells)
 
-    blocks = sum(map(whole, {trial.block for trial in trials}))
-    if blocks >= plan.min_blocks:
+    return sum(map(complete, {trial.block for trial in trials}))
+
+
+def unfinished(record: Record, trials: Sequence[Trial]) -> str | None:
+    """Say so of a run that has not ended: it was killed, or goes on. None of one that has.
+
+    Takes and raises what `complete_blocks` does.
+    """
+    blocks, least = complete_blocks(record, trials), record.plan.min_blocks
+    if blocks >= least:
         return None
-    return f"the run has not ended: {blocks} of at least {plan.min_blocks} blocks are on record"
+    return f"the run has not ended: {blocks} of at least {least} blocks are on record"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from tare import mounts, process, uprobes
+from tare import mounts, netns, process, uprobes
 from tare.command import start_time
 from tare.errors import TareError
 from tare.pauses import pauses
@@ -80,25 +80,17 @@ def _undo_netns(entry: Entry) -> bool:
     path = Path("/run/netns") / entry.name
     if not path.exists():
         return False
-    _kill_dwellers(path)
+    _kill_dwellers(entry.name)
     _unmount(path)
     path.unlink(missing_ok=True)
     return True
 
 
-def _kill_dwellers(namespace: Path) -> None:
+def _kill_dwellers(name: str) -> None:
     """Kill who is in a namespace of ours: a daemon may have overwritten the mark that it had."""
-    of_it, ours = namespace.stat(), Path("/proc/self/ns/net").stat()
-    if os.path.samestat(of_it, ours):
-        return  # nothing that a run makes, but then all of this machine's would be in it
-
-    def dwells(pid: int) -> bool:
-        try:
-            return os.path.samestat(Path(f"/proc/{pid}/ns/net").stat(), of_it)
-        except OSError:  # it has ended, or is another user's
-            return False
-
-    kill_all(dwells)
+    dwells = netns.dwells_in(name)
+    if not dwells(os.getpid()):  # else all of this machine's would be in it
+        kill_all(dwells)
 
 
 def _undo_mount(entry: Entry) -> bool:

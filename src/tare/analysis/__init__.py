@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +25,7 @@ from tare.analysis.sessions import Session, Sessions, summarise_session
 from tare.analysis.threads import CellThreads, threads_of
 from tare.experiment import Experiment
 from tare.plan import Plan
+from tare.progress import complete_blocks
 from tare.published.beside import Beside
 from tare.record import Loss, Record, Trial
 from tare.stats import Decision, Verdict
@@ -178,7 +178,7 @@ def analyse(
         sessions=sessions,
         trials=sessions.trials,
         losses=record.losses(),
-        complete_blocks=_complete_blocks(record, sessions),
+        complete_blocks=complete_blocks(record, sessions.trials),
         cells=over_the_run(views),
         questions=questions,
         pairs=pairs,
@@ -240,14 +240,3 @@ def spreads(
 
 def _of(record: Record, trials: Iterable[Trial] | None) -> Sessions:
     return Sessions(record, record.experiment.deadlines_ns, trials)
-
-
-def _complete_blocks(record: Record, sessions: Sessions) -> int:
-    tried = Counter((trial.block, trial.cell) for trial in sessions.trials)
-
-    def complete(block: int) -> bool:
-        course = record.course(block)
-        cells = [cell.id for cell in record.plan.cells if cell.id not in course.stopped]
-        return all(tried[block, cell] >= course.sessions.get(cell, 1) for cell in cells)
-
-    return sum(complete(block) for block in sessions.blocks)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from tare import lines
 from tare.errors import TareError, UsageError
 from tare.predict.ground import Refusal, Target
 from tare.predict.model import KINDS, Ground, fit, terms
@@ -194,13 +194,9 @@ def keep(calibration: Calibration) -> None:
             f" anything needs {_FEWEST}: the one that ships stays as it is",
             "run predict.yaml and prediction-check.yaml with the same levels in more environments",
         )
-    part = path().with_suffix(".json.part")
     try:
-        part.write_text(calibration.to_json(), encoding="utf-8")
-        part.replace(path())
+        lines.put(path(), calibration.to_json().encode())
     except OSError as error:
-        with suppress(OSError):
-            part.unlink()
         raise TareError(
             f"cannot keep the calibration in {path()}: {error.strerror}",
             "make room there, or make it writable, and repeat the command",
