@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -28,6 +29,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "become.h"
@@ -179,6 +181,35 @@ class Ticks {
   }
 };
 
+// The file of a program, as posix_spawnp looks for it.
+std::string where_is(const std::string& name) {
+  const char* const usual = getenv("PATH");
+  std::string_view folders = usual == nullptr ? "" : usual;
+  if (name.find('/') != std::string::npos) return name;
+  while (!folders.empty()) {
+    const std::string_view folder = folders.substr(0, folders.find(':'));
+    std::string found = std::string(folder.empty() ? "." : folder) + "/" + name;
+    struct stat status {};
+    if (stat(found.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+        access(found.c_str(), X_OK) == 0) {
+      return found;
+    }
+    folders.remove_prefix(std::min(folders.size(), folder.size() + 1));
+  }
+  return name;
+}
+
+// As bash judges what it is to run: no zero byte in its first line. A program of another machine
+// has one.
+bool is_text(const std::string& path) {
+  std::array<char, 128> start{};
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const ssize_t length = fd < 0 ? 0 : read(fd, start.data(), start.size());
+  if (fd >= 0) close(fd);
+  const std::string_view line(start.data(), static_cast<std::size_t>(std::max<ssize_t>(0, length)));
+  return !line.empty() && line.substr(0, line.find('\n')).find('\0') == std::string_view::npos;
+}
+
 // Starts a program in a process group of its own. Throws a sentence where it cannot be started.
 pid_t start_program(const Words& words, int input, int output, int errors) {
   std::vector<char*> argv = tare::probe::pointers_to(words);
@@ -194,11 +225,10 @@ pid_t start_program(const Words& words, int input, int output, int errors) {
   const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (error == ENOEXEC && words[0] != kShell) {
-    // A script without #!, which a shell runs, as execvp(3) has it; that finds it on PATH, too.
-    const bool is_path = words[0].find('/') != std::string::npos;
-    Words by = is_path ? Words{kShell} : Words{"/proc/self/exe", "--become", "--"};
-    by.insert(by.end(), words.begin(), words.end());
+  if (const std::string script = where_is(words[0]); error == ENOEXEC && is_text(script)) {
+    // One without #!, which a shell runs, as it does what is typed.
+    Words by = {kShell, script};
+    by.insert(by.end(), words.begin() + 1, words.end());
     return start_program(by, input, output, errors);
   }
   if (error != 0) throw failed("cannot start " + words[0], error);

@@ -177,6 +177,15 @@ TEST_F(Execution, OfAScriptWithoutItsFirstLineIsAShells) {
   }
 }
 
+TEST_F(Execution, OfAProgramOfAnotherMachineIsNoShells) {
+  std::ofstream(path("other")) << "\x7f"
+                                  "ELF"
+                               << std::string(200, '\0') << "\ntouch " << path("made");
+  std::filesystem::permissions(path("other"), std::filesystem::perms::owner_all);
+  const Outcome outcome = execute("-- " + path("other"));
+  EXPECT_NE(outcome.all.find("Exec format error"), std::string::npos) << outcome.all;
+}
+
 TEST_F(Execution, OfAPipeAsItsInputIsRefusedAndNotWaitedFor) {
   shell("mkfifo " + path("pipe"));
   const Outcome outcome = execute("--timeout-ns 1000000000 --stdin " + path("pipe") + " -- cat");

@@ -276,6 +276,20 @@ def test_of_two_who_write_one_file_neither_fails(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == [page]
 
 
+def test_an_interrupted_write_leaves_nothing(monkeypatch, tmp_path):
+    page = tmp_path / "page"
+    page.write_text("before")
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fchown", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lines.put(page, b"now")
+    assert page.read_text() == "before"
+    assert list(tmp_path.iterdir()) == [page]
+
+
 @pytest.mark.parametrize(
     ("write", "begins"),
     [

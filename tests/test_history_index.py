@@ -60,7 +60,7 @@ def test_a_result_that_is_gone_is_forgotten_and_one_that_moved_is_where_it_is(tm
     }
 
 
-@pytest.mark.parametrize("link", [".history", ".history/v2", "lock", "runs.making", "none.making"])
+@pytest.mark.parametrize("link", [".history", ".history/v3", "lock", "runs.making", "none.making"])
 def test_no_link_beside_the_results_leads_to_a_file_that_is_written(tmp_path, link):
     """The results may be a stranger's."""
     folder, mine = tmp_path / "results", tmp_path / "mine"
@@ -251,6 +251,24 @@ def test_what_could_not_be_read_is_tried_again_though_no_file_of_it_has_changed(
     index, read = histories.refreshed(tmp_path)
     assert read == 2
     assert set(values(index)) == {"run-00", "run-01"}
+
+
+def test_what_can_never_be_read_is_not_written_down_each_time(tmp_path):
+    histories.runs(tmp_path, [1.0] * 2)
+    (tmp_path / "run-00" / "plan.json").write_text("{")
+    index, _ = histories.refreshed(tmp_path)
+    made = index.runs.stat().st_ino
+    _, read = histories.refreshed(tmp_path)
+    assert read == 1  # tried again
+    assert index.runs.stat().st_ino == made
+
+
+def test_a_run_whose_course_cannot_be_read_keeps_its_values(tmp_path):
+    record = histories.run(tmp_path, 0)
+    (record.folder / "course.ndjson").write_text('{"of": "a later version"}\n')
+    index, _ = histories.refreshed(tmp_path)
+    assert set(values(index)) == {"run-00"}
+    assert "how far it got cannot be told" in told(index)["run-00"]
 
 
 def test_a_copy_counts_once_and_the_one_with_more_trials_is_it(tmp_path):

@@ -159,6 +159,7 @@ def test_what_was_measured_on_a_kernel_told_otherwise_is_not_merged(name: str):
         ("root=UUID=1 quiet", "root=UUID=2 quiet", []),
         ("BOOTIF=01-aa ip=10.0.0.1::eth0 quiet", "BOOTIF=01-bb ip=10.0.0.2::eth0 quiet", []),
         ("rd.luks.uuid=1 resume=/dev/sda2 quiet", "rd.luks.uuid=2 resume=/dev/sdb2 quiet", []),
+        ("rd.lvm.lv=rl_n1/root resume_offset=1", "rd.lvm.lv=rl_n2/root resume_offset=2", []),
         ("root=UUID=1 mitigations=off", "root=UUID=2", ["kernel.command_line"]),
         ("root=UUID=1 isolcpus=1", "root=UUID=1 isolcpus=2", ["kernel.command_line"]),
         ("root=UUID=1", None, ["kernel.command_line"]),

@@ -193,7 +193,7 @@ MatrixFile import_text(Team& team, const std::string& text_path, const std::stri
     team.progress(static_cast<double>(round + 1) / static_cast<double>(strips.rounds()));
   }
   MPI_Allreduce(MPI_IN_PLACE, &summary.edges, 1, MPI_UINT64_T, MPI_SUM, team.comm());
-  MPI_Allreduce(MPI_IN_PLACE, &cut, 1, MPI_CXX_BOOL, MPI_LOR, team.comm());
+  MPI_Allreduce(MPI_IN_PLACE, &cut, 1, MPI_C_BOOL, MPI_LOR, team.comm());
   matrix.set_saturated(cut);
   summary.vertices = header.n;
   return matrix;

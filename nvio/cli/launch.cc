@@ -28,15 +28,20 @@ sigset_t passed_on() {
   return signals;
 }
 
-// With the signals and SIGCHLD blocked. What a terminal sends goes to the command itself, too:
-// twice, launchers take for a wish to be killed at once.
+// What a terminal sends goes to the command itself, too: twice, launchers take for a wish to be
+// killed at once. A timer that was set before nvio began is nvio's alone.
+bool is_a_terminals(int signal, const siginfo_t& from) {
+  return from.si_code == SI_KERNEL && (signal == SIGINT || signal == SIGQUIT || signal == SIGHUP);
+}
+
+// With the signals and SIGCHLD blocked.
 int wait_for(pid_t child, const sigset_t& signals) {
   int status = 0;
   pid_t ended = 0;
   while ((ended = waitpid(child, &status, WNOHANG)) == 0) {
     siginfo_t from{};
     const int signal = sigwaitinfo(&signals, &from);
-    if (signal > 0 && signal != SIGCHLD && from.si_code != SI_KERNEL) kill(child, signal);
+    if (signal > 0 && signal != SIGCHLD && !is_a_terminals(signal, from)) kill(child, signal);
   }
   if (ended < 0) return 1;
   return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
@@ -94,6 +99,12 @@ int launch(const std::string& library, const std::vector<std::string>& command) 
     _exit(127);
   }
   return wait_for(child, signals);
+}
+
+void allow_signals() {
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_UNBLOCK, &all, nullptr);
 }
 
 }  // namespace nvio

@@ -15,4 +15,7 @@ std::string find_library();
 // afterwards.
 int launch(const std::string& library, const std::vector<std::string>& command);
 
+// Once nothing is left that they must not cut short.
+void allow_signals();
+
 }  // namespace nvio

@@ -148,14 +148,13 @@ int main_throwing(int argc, char** argv) {
 
   nvio::CalibrateOptions calibration;
   std::string calibration_file = "nvio-calibration.json";
-  calibration.store = "/dev/shm";
   CLI::App* calibrate_command = app.add_subcommand(
       "calibrate", "Measure what calls cost on a file system and in the store; takes seconds");
   calibrate_command->add_option("folder", calibration.folder, "A folder where the job's files are")
       ->required()
       ->check(CLI::ExistingDirectory);
   calibrate_command->add_option("--store", calibration.store,
-                                "Folder of the store (default: /dev/shm)");
+                                "Folder of the store (default: NVIO_STORE, else /dev/shm)");
   calibrate_command
       ->add_option("--ranks", calibration.clients, "Processes at once: the job's ranks here")
       ->default_val(calibration.clients)

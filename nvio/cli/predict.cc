@@ -38,7 +38,8 @@ JobTrace read_any(const std::string& path) {
 
 }  // namespace
 
-int calibrate_command(const CalibrateOptions& options, const std::string& output) {
+int calibrate_command(CalibrateOptions options, const std::string& output) {
+  if (options.store.empty()) options.store = read_settings_of_process().store;
   on_stop_signals([](int) { stop_calibration(); });
   std::signal(SIGXFSZ, SIG_IGN);  // a limit of file sizes is then told, and nothing left behind
   Calibration calibration;

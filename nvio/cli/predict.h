@@ -16,7 +16,7 @@ struct PredictOptions {
 };
 
 // Writes the calibration to `output`; return the exit status.
-int calibrate_command(const CalibrateOptions& options, const std::string& output);
+int calibrate_command(CalibrateOptions options, const std::string& output);
 int predict_command(const PredictOptions& options);
 // Draws a job's calls into the file `picture`.
 int picture_command(const std::string& trace, const std::string& picture);

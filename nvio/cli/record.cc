@@ -37,10 +37,11 @@ int record(const RecordOptions& options) {
                  options.folder.c_str(), kJobFile);
     return status != 0 ? status : 1;
   }
+  allow_signals();  // all is written, and a job may have many traces
   // A rank that could not write its trace ends as if it had, and only a prediction would tell.
-  if (const std::string problem = read_job(options.folder).problem; !problem.empty()) {
+  if (const std::string problem = why_not_whole(options.folder); status == 0 && !problem.empty()) {
     std::fprintf(stderr, "nvio record: nothing to predict from: %s\n", problem.c_str());
-    return status != 0 ? status : 1;
+    return 1;
   }
   std::fprintf(
       stderr,

@@ -39,6 +39,11 @@ DEAF = """\
 trap "" HUP INT TERM
 exec "$0" run -- sh -c 'for one in HUP INT TERM; do kill -$one $$; kill -$one $PPID; done; exit 7'
 """
+WITH_A_TIMER = """\
+import os, signal, sys
+signal.setitimer(signal.ITIMER_REAL, 0.3)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 STARTS = 20
 
 
@@ -92,6 +97,16 @@ def at_the_start(nvio: str, _folder: Path) -> list[str]:
     return [f"{lost} of {STARTS} signals at the start were lost"] if lost else []
 
 
+def timed(nvio: str, _: Path) -> list[str]:
+    """A timer that was set before nvio began, and so is its own, ends the command all the same."""
+    process = started(sys.executable, "-c", WITH_A_TIMER, nvio, "run", "--", "sleep", "30")
+    try:
+        status = process.wait(timeout=60)
+    finally:
+        end_session(process)
+    return [] if status == 128 + signal.SIGALRM else [f"with a timer it ended with {status}"]
+
+
 def unread(nvio: str, folder: Path) -> list[str]:
     """A message that nobody reads does not end nvio before it has done all."""
     told = folder / "stats"
@@ -111,7 +126,13 @@ def ignored(nvio: str, _folder: Path) -> list[str]:
     return [] if done.returncode == 7 else ["a signal that was ignored ended the command"]
 
 
-CHECKS: tuple[Callable[[str, Path], list[str]], ...] = (passed_on, at_the_start, unread, ignored)
+CHECKS: tuple[Callable[[str, Path], list[str]], ...] = (
+    passed_on,
+    at_the_start,
+    timed,
+    unread,
+    ignored,
+)
 
 
 def main() -> int:

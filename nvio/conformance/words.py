@@ -48,6 +48,7 @@ WRONG = {
     ("list", "/nowhere"): (1, "cannot look into /nowhere"),
     ("list", "--", "/nowhere"): (1, "cannot look into /nowhere"),
     ("calibrate", "/proc/version"): (2, "/proc/version"),
+    ("calibrate", "--store", "/nowhere", "/"): (1, "cannot look at /nowhere"),
     ("run", "--", "/nowhere/program"): (127, "/nowhere/program"),
     ("inspect", "/nowhere"): (1, "no store at /nowhere"),
     ("inspect", "/proc/version"): (1, "/proc/version is not a folder"),
@@ -69,7 +70,12 @@ def main() -> int:
             if (line := tried(nvio, words, ends))
         ]
     recording = ("NVIO_RECORD=/tmp", nvio, "run", "--", "true")
-    lines = [tried("env", recording, (2, "recorded in place of cached")), tried_apart(nvio)]
+    stored = ("NVIO_STORE=/nowhere", nvio, "calibrate", "/")
+    lines = [
+        tried("env", recording, (2, "recorded in place of cached")),
+        tried("env", stored, (1, "cannot look at /nowhere")),
+        tried_apart(nvio),
+    ]
     wrong += [line for line in lines if line is not None]
     if os.geteuid() == 0:
         wrong += tried_as_owners(nvio)

@@ -19,9 +19,9 @@
 #include <vector>
 
 #include "../cache/cached_file.h"
-#include "../record/mount_source.h"
 #include "../system/random_ending.h"
 #include "../system/real.h"
+#include "grounds.h"
 #include "workers.h"
 
 namespace nvio {
@@ -158,6 +158,8 @@ class Calibrator {
     if (stat(options_.store.c_str(), &status) != 0) fail("cannot look at " + options_.store);
     found.folder = std::filesystem::canonical(options_.folder);
     found.store = std::filesystem::canonical(options_.store);
+    found.file_system = file_system_of(found.folder);
+    found.store_file_system = file_system_of(found.store);
     say("closing");
     files(found);
     found.join = join();
@@ -226,7 +228,6 @@ class Calibrator {
     for (int i = 0; i < kFiles; ++i) {
       const int fd = ::open(file.path.c_str(), O_RDWR | O_CLOEXEC);
       if (fd < 0) fail("cannot open " + file.path);
-      found.file_system = mount_source(fd);
       bool good = ::pwrite(fd, bytes.data, kAlign, 0) == static_cast<ssize_t>(kAlign);
       auto start = std::chrono::steady_clock::now();
       good = good && ::fsync(fd) == 0;

@@ -10,7 +10,7 @@ namespace nvio {
 
 struct CalibrateOptions {
   std::string folder;         // on the file system
-  std::string store;          // folder of the store
+  std::string store;          // folder of the store; empty for the one that a run would use
   std::uint32_t clients = 4;  // processes at once, at most
   bool drop_caches = false;   // empty the whole machine's page cache too (root only)
 };

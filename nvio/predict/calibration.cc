@@ -93,6 +93,7 @@ std::string as_json(const Calibration& calibration) {
                   {"folder", calibration.folder},
                   {"file_system", calibration.file_system},
                   {"store", calibration.store},
+                  {"store_file_system", calibration.store_file_system},
                   {"close_seconds", json_of(calibration.close)},
                   {"sync_seconds", json_of(calibration.sync)},
                   {"join_seconds", json_of(calibration.join)},
@@ -129,6 +130,7 @@ bool parse_calibration(const std::string& text, Calibration& calibration, std::s
     read.folder = json.at("folder").get<std::string>();
     read.file_system = json.at("file_system").get<std::string>();
     read.store = json.at("store").get<std::string>();
+    read.store_file_system = json.value("store_file_system", "");
     read.close = range_of(json.at("close_seconds"));
     read.sync = range_of(json.at("sync_seconds"));
     read.join = range_of(json.at("join_seconds"));

@@ -45,6 +45,7 @@ struct Calibration {
   std::string folder;
   std::string file_system;  // type and source of its mount
   std::string store;
+  std::string store_file_system;  // where it was measured; empty of earlier versions
   std::vector<CostPoint> points;
   Range close;  // of a file just written to
   Range sync;   // fsync of a file just written to

@@ -62,6 +62,10 @@ std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
     }
   }
   for (const std::uint16_t file : used) {
+    if (job.files[file].file_system.empty() && !job.types_only) {
+      return "the trace does not tell which file system " + job.files[file].path +
+             " is on: record again";
+    }
     if (!is_on(job.files[file].file_system, job, calibration.file_system)) {
       return job.files[file].path + " is on " + job.files[file].file_system +
              ", but calibrated was " + calibration.file_system + " (" + calibration.folder +
@@ -71,18 +75,10 @@ std::string elsewhere(const JobTrace& job, const Calibration& calibration) {
   return {};
 }
 
-std::string file_system_of(const std::string& folder) {
-  const int fd = open(folder.c_str(), O_PATH | O_CLOEXEC);
-  if (fd < 0) return {};
-  std::string source = mount_source(fd);
-  close(fd);
-  return source;
-}
-
-// A calibration from another machine may name a folder that is not here: then nobody can tell.
+// By what was there as it was calibrated: the same path may lead elsewhere on this machine.
 std::string store_elsewhere(const Calibration& calibration, const std::string& store) {
   const std::string here = file_system_of(store);
-  const std::string calibrated = file_system_of(calibration.store);
+  const std::string& calibrated = calibration.store_file_system;
   if (here.empty() || calibrated.empty() || here == calibrated) return {};
   return "the store would be in " + store + " (" + here + "), but calibrated was one in " +
          calibration.store + " (" + calibrated + "): run `nvio calibrate --store " + store +
@@ -142,6 +138,14 @@ std::string other_speed(const JobTrace& job, const Costs& costs, TraceKind kind,
 }
 
 }  // namespace
+
+std::string file_system_of(const std::string& folder) {
+  const int fd = open(folder.c_str(), O_PATH | O_CLOEXEC);
+  if (fd < 0) return {};
+  std::string source = mount_source(fd);
+  close(fd);
+  return source;
+}
 
 std::uint32_t active_ranks(const JobTrace& job) {
   std::uint32_t active = 0;

@@ -46,7 +46,34 @@ std::string read_command(const std::string& folder, double& seconds) {
   return {};
 }
 
+std::vector<std::string> traces_in(const std::string& folder) {
+  std::vector<std::string> paths;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() == ".trace") paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::string no_trace_in(const std::string& folder) {
+  return "the recorded command made no MPI-IO call, or none of its ranks could write into " +
+         folder;
+}
+
+std::string why_not_whole(const std::string& path, const Trace& trace) {
+  if (!trace.problem.empty() || trace.complete) return trace.problem;
+  return path + " ends before its process left MPI: what came after is not known";
+}
+
 }  // namespace
+
+std::string why_not_whole(const std::string& folder) {
+  const std::vector<std::string> paths = traces_in(folder);
+  for (const std::string& path : paths) {
+    if (std::string why = why_not_whole(path, read_trace_file(path)); !why.empty()) return why;
+  }
+  return paths.empty() ? no_trace_in(folder) : std::string();
+}
 
 std::string job_json(const std::vector<std::string>& command, double seconds, int status) {
   const Json json{{"format", "nvio-record"},
@@ -60,29 +87,16 @@ std::string job_json(const std::vector<std::string>& command, double seconds, in
 JobTrace read_job(const std::string& folder) {
   JobTrace job;
   if (const std::string why = read_command(folder, job.seconds); !why.empty()) return refuse(why);
-  std::vector<std::string> paths;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".trace") paths.push_back(entry.path());
-  }
-  std::sort(paths.begin(), paths.end());
-
   std::vector<Trace> traces;
-  for (const std::string& path : paths) {
+  for (const std::string& path : traces_in(folder)) {
     traces.push_back(read_trace_file(path));
     const Trace& trace = traces.back();
-    if (!trace.problem.empty()) return refuse(trace.problem);
-    if (!trace.complete) {
-      return refuse(path + " ends before its process left MPI: what came after is not known");
-    }
+    if (const std::string why = why_not_whole(path, trace); !why.empty()) return refuse(why);
     if (std::string(trace.header.host) != traces.front().header.host) {
       return refuse("the job ran on several nodes, which are not predicted yet");
     }
   }
-  if (traces.empty()) {
-    return refuse(
-        "the recorded command made no MPI-IO call, or none of its ranks could write into " +
-        folder);
-  }
+  if (traces.empty()) return refuse(no_trace_in(folder));
 
   std::uint64_t first = UINT64_MAX;
   std::uint64_t first_left = UINT64_MAX;

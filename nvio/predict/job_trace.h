@@ -33,4 +33,8 @@ std::string job_json(const std::vector<std::string>& command, double seconds, in
 
 JobTrace read_job(const std::string& folder);
 
+// Why nothing can be told of what was recorded, whatever the job was: a trace is not whole, or none
+// is there. Holds one at a time.
+std::string why_not_whole(const std::string& folder);
+
 }  // namespace nvio

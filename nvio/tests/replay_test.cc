@@ -291,10 +291,13 @@ TEST_F(ReplayTest, WithoutGroundNothingIsPredicted) {
   other.file_system = "nfs4 server:/export";
   EXPECT_NE(predict(job_, other, settings_).problem.find("calibrate"), std::string::npos);
   other = a_calibration();
-  other.store = "/proc";
+  other.store_file_system = "nfs4 server:/store";
   EXPECT_NE(predict(job_, other, settings_).problem.find("calibrate --store"), std::string::npos);
   job_.ranks[0].push_back({TraceKind::aside, 0, 0, 0, 0, 0, 100 * kMilli, 0});
   EXPECT_NE(predict(job_, a_calibration(), settings_).problem, "");
+  job_.files[0].file_system.clear();  // of an earlier version, on btrfs
+  EXPECT_NE(predict(job_, a_calibration(), settings_).problem.find("record again"),
+            std::string::npos);
 }
 
 TEST_F(ReplayTest, ACalibrationFromAnotherSpeedIsRefused) {

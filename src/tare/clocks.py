@@ -9,7 +9,6 @@ up.
 from __future__ import annotations
 
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 from tare import process
 from tare.command import Command
 from tare.environments import Inside, Site
-from tare.errors import TrialError
+from tare.errors import TrialError, remedy_of
 from tare.events import events_in
 
 _TIMEOUT_S = 60.0
@@ -74,8 +73,7 @@ def calibrate(site: Site, inside: Inside) -> Calibration:
         return process.run(command, timeout_s).stdout
 
     here, within = _clock(on_client_side), _clock(inside.run)
-    with tempfile.TemporaryDirectory(dir=site.scratch) as folder:
-        null_ns = _null_response_ns(on_client_side, Path(folder, "samples"))
+    null_ns = _null_response_ns(on_client_side, site.scratch / "null.echo")
     return Calibration(
         replace(here, null_response_ns=null_ns),
         within,
@@ -107,7 +105,10 @@ def _null_response_ns(run: Callable[[Sequence[str], float], str], out: Path) -> 
     means = []
     for _ in range(_NULL_RUNS):
         run((*_NULL, "--out", str(out)), _TIMEOUT_S)
-        records = echo_samples.parse(out.read_bytes()).records
+        try:
+            records = echo_samples.parse(out.read_bytes()).records
+        except OSError as error:
+            raise TrialError(f"cannot read {out}: {error.strerror}", remedy_of(error)) from error
         if not len(records) or min(records["received_ns"]) == echo_samples.LOST:
             raise TrialError("echo-null, which answers itself, has lost requests")
         means.append(float((records["received_ns"] - records["sent_ns"]).mean()))

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from tare import interrupts
+from tare import interrupts, netns
 from tare.command import OWNER_VARIABLE, is_within_exec, owner_mark, spaces, start_time
 from tare.errors import TareError, UnavailableError, UsageError, remedy_of
 from tare.pauses import pauses
@@ -256,8 +256,6 @@ def clean_unlisted() -> list[str]:
     Raises:
         TareError: something resisted.
     """
-    from tare import netns  # noqa: PLC0415 - whoever leaves nothing behind needs no netlink
-
     done = _told(kill_all(_is_orphan))
     entries = []
     for path in sorted(Path("/run/netns").glob("tare-*")):

@@ -147,7 +147,7 @@ def put(path: Path, content: bytes, *, follow: bool = True) -> None:
                     os.fchown(file.fileno(), was.st_uid, was.st_gid)
             file.write(content)
         part.replace(path)
-    except OSError:
+    except BaseException:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         raise

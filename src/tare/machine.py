@@ -66,7 +66,11 @@ IDENTITY = ("cpu.model", "cpu.online", "cpu.usable", "cpu.virtual", "memory_byte
 _MAY_CHANGE = ("kernel.same_page_merging",)
 """A daemon (ksmtuned) turns it on and off within a run as well."""
 
-_PLACE = re.compile(r"(root|nfsroot|resume|BOOT_IMAGE|BOOTIF|ip|[^=]*uuid[^=]*)=", re.IGNORECASE)
+_PLACE = re.compile(
+    r"(root|nfsroot|netroot|resume(_offset)?|cryptdevice|BOOT_IMAGE|BOOTIF|ip|ifname"
+    r"|rd\.(lvm|luks|md|iscsi)\.[^=]*|systemd\.machine_id|[^=]*uuid[^=]*)=",
+    re.IGNORECASE,
+)
 """A word of a kernel's command line that names a disk or an interface: each node has its own."""
 
 _KEPT_SHARE = 0.05

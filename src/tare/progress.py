@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from tare.errors import UsageError
 from tare.record import Record, Trial
 
 
@@ -30,11 +31,17 @@ def complete_blocks(record: Record, trials: Sequence[Trial]) -> int:
 
 
 def unfinished(record: Record, trials: Sequence[Trial]) -> str | None:
-    """Say so of a run that has not ended: it was killed, or goes on. None of one that has.
+    """Say so of a run with fewer blocks than it has at least: it was killed, or goes on.
 
-    Takes and raises what `complete_blocks` does.
+    Args:
+        record: the result.
+        trials: of it, all that are on record.
     """
-    blocks, least = complete_blocks(record, trials), record.plan.min_blocks
+    least = record.plan.min_blocks
+    try:
+        blocks = complete_blocks(record, trials)
+    except UsageError as error:
+        return f"how far it got cannot be told: {error.what}"
     if blocks >= least:
         return None
     return f"the run has not ended: {blocks} of at least {least} blocks are on record"

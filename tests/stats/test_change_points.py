@@ -75,6 +75,13 @@ def test_a_change_that_few_runs_have_seen_is_placed_at_the_first_of_them(before,
     assert placed == found >= 10
 
 
+def test_a_change_of_few_numbers_each_of_which_is_rare_is_one():
+    """Counts, as of bytes: no stretch of runs has more of the new level than of the old one."""
+    after = [0, 1, 0, 0, 1, 0, 1] * 4 + [0, 1]
+    changes = change_points(np.array([0.0] * 30 + after), 0.01)
+    assert [change.at for change in changes] == [31]
+
+
 def test_a_tenth_of_outliers_seldom_misplaces_a_change():
     rng, series, near = np.random.default_rng(13), 100, 0
     for _ in range(series):

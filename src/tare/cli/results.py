@@ -109,7 +109,8 @@ def draw_suite(
 
     parts = {name: analysis.analyse(record) for name, record in suite.parts.items()}
     for name, found in parts.items() if out is None else ():
-        _write(reporting.render(found), None, suite.folder / name)
+        if not (suite.folder / name).is_symlink():  # to another result, which is its author's
+            _write(reporting.render(found), None, suite.folder / name)
     way = "" if out is None else quote(f"{os.path.relpath(suite.folder, out.parent)}/")
     kind = replayed if suite.replays else overview
     page = _write(kind.render(suite, parts, way), out, suite.folder)
@@ -201,7 +202,7 @@ def compare(
         typer.Option(
             help="Exit with 1 on a verdict: slower (worse), faster (better) or different; else with"
             " 4 if trials of the later runs failed, with 5 if the runs are too few for a verdict,"
-            " or one has not ended."
+            " or one has fewer blocks than its least."
         ),
     ] = None,
     across_machines: Annotated[

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import duckdb
     import pyarrow as pa
 
-FORMAT = 2
+FORMAT = 3
 """Of what is kept; another one is kept beside, and made anew."""
 EMPTY = "none"
 """A part without rows, so that results without any can be asked as well."""
@@ -104,14 +104,13 @@ class Index:
 
         from tare.history.summary import RUNS, summarise  # noqa: PLC0415
 
-        kept: list[dict[str, Any]] = []
+        old: list[dict[str, Any]] = []
         if self.runs.exists() and not anew:
             old = pq.read_table(self.runs).to_pylist()
             self._sweep(old)
-            # What could not be read is tried again: what was wrong may be in no file's time.
-            kept = [
-                run for run in old if now.get(run["folder"]) == run["mark"] and not run["skipped"]
-            ]
+        # What could not be read is tried again: what was wrong may be in no file's time.
+        kept = [run for run in old if now.get(run["folder"]) == run["mark"] and not run["skipped"]]
+        broken = {_failure(run) for run in old if run["skipped"]}
         # Never one that was given before: a part still has the values of runs that are gone.
         entry = max([time.time_ns(), *(run["entry"] for run in kept)])
         known = {run["folder"] for run in kept}
@@ -131,6 +130,8 @@ class Index:
             if time.monotonic() - committed > _COMMIT_S:
                 kept = self._commit(kept, fresh, values)
                 fresh, values, committed = [], [], time.monotonic()
+        if len(fresh) == len(waiting) == len(old) - len(kept) and broken == {*map(_failure, fresh)}:
+            return  # all that is new cannot be read, as before
         self._merge(self._commit(kept, fresh, values))
 
     def _commit(
@@ -282,6 +283,10 @@ def _home(folder: Path) -> Path:
 
     key = sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     return user_cache_path("tare") / "history" / key
+
+
+def _failure(run: Mapping[str, Any]) -> tuple[str, str, str | None]:
+    return run["folder"], run["mark"], run["skipped"]
 
 
 def _write(table: pa.Table, path: Path) -> None:

@@ -65,6 +65,8 @@ def _split_up(
     # kept: they are most of some window.
     levels = np.median(sliding_window_view(values, 2 * FEWEST - 1), axis=1)
     kept = np.clip(values, levels.min(), levels.max())
+    if np.ptp(kept) == 0.0:  # of few numbers, each of which is the most of no window
+        kept = ranks
     at = FEWEST + int(np.argmax(_split(kept - kept.mean(), FEWEST)))
     yield from _split_up(values[:at], alpha, first, rng)
     yield ChangePoint(first + at, p)
