@@ -125,6 +125,12 @@ fn places(from: u64, to: u64, bytes: u64) -> impl Iterator<Item = u64> {
 #[cfg(test)]
 pub(crate) static TURNS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
+/// Memory that is mapped, as a guest's is: of less, malloc may take some from its heap.
+#[cfg(test)]
+pub(crate) fn mapped() -> Vec<u8> {
+    vec![0; 40 << 20]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -132,7 +138,7 @@ mod tests {
     #[test]
     fn a_block_is_found_by_its_pages_among_places_of_its_size() {
         let _turn = TURNS.lock();
-        let mut ram = vec![0_u8; 16 << 20];
+        let mut ram = mapped();
         let aligned = ram.as_ptr().align_offset(PAGE_SIZE);
         // Not at a multiple of QEMU's alignment: only the mapping's own begin can be told.
         for (number, page) in (0_u64..).zip(ram[aligned..].as_chunks_mut::<PAGE_SIZE>().0) {

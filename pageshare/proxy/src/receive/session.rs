@@ -302,11 +302,10 @@ mod tests {
         let _turn = crate::guest_memory::TURNS.lock();
         let key = ScopeKey([7; 32]).hash_key();
         let session = session(&key);
-        let mut ram = vec![0_u8; 16 << 20];
+        let mut ram = crate::guest_memory::mapped();
         let from = ram.as_ptr().align_offset(PAGE_SIZE);
-        // Unlike another test's, which may still be where that has freed them: it would be as good a place.
         for (number, page) in (1_u64..).zip(ram[from..].as_chunks_mut::<PAGE_SIZE>().0) {
-            page[..8].copy_from_slice(&(!number).to_le_bytes());
+            page[..8].copy_from_slice(&number.to_le_bytes());
         }
         // Where QEMU would have mapped it.
         let from = from + (ram[from..].as_ptr()).align_offset(2 << 20);
