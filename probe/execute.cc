@@ -225,11 +225,14 @@ pid_t start_program(const Words& words, int input, int output, int errors) {
   const int error = posix_spawnp(&child, argv[0], &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
-  if (const std::string script = where_is(words[0]); error == ENOEXEC && is_text(script)) {
-    // One without #!, which a shell runs, as it does what is typed.
-    Words by = {kShell, script};
-    by.insert(by.end(), words.begin() + 1, words.end());
-    return start_program(by, input, output, errors);
+  if (error == ENOEXEC) {
+    const std::string script = where_is(words[0]);
+    if (is_text(script)) {
+      // One without #!, which a shell runs, as it does what is typed.
+      Words by = {kShell, script};
+      by.insert(by.end(), words.begin() + 1, words.end());
+      return start_program(by, input, output, errors);
+    }
   }
   if (error != 0) throw failed("cannot start " + words[0], error);
   return child;

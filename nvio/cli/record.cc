@@ -39,7 +39,8 @@ int record(const RecordOptions& options) {
   }
   allow_signals();  // all is written, and a job may have many traces
   // A rank that could not write its trace ends as if it had, and only a prediction would tell.
-  if (const std::string problem = why_not_whole(options.folder); status == 0 && !problem.empty()) {
+  const std::string problem = status == 0 ? why_not_whole(options.folder) : "";
+  if (!problem.empty()) {
     std::fprintf(stderr, "nvio record: nothing to predict from: %s\n", problem.c_str());
     return 1;
   }

@@ -158,12 +158,8 @@ def _columns(statistics: Mapping[str, Statistic], taken: Iterable[str]) -> dict[
     others = set(taken)
     found: dict[str, str] = {}
     for name, statistic in statistics.items():
-        unit = units.COLUMNS[statistic.unit]
-        stem = name
-        while (column := f"{stem}{unit}") in others:
-            stem += "_statistic"
-        others.add(column)
-        found[name] = column
+        found[name] = _free(name, "_statistic", units.COLUMNS[statistic.unit], others)
+        others.add(found[name])
     return found
 
 
@@ -192,7 +188,7 @@ def levels(plan: Plan, taken: Iterable[str]) -> dict[str, dict[str, Any]]:
         texts = {cell.id: cell.levels.get(name) for cell in plan.cells}
         row = plan.workload.levels.rows.get(name)
         suffix, number = _number(row, [text for text in texts.values() if text is not None])
-        column, of_numbers = (_free(name, end, columns) for end in ("", suffix))
+        column, of_numbers = (_free(name, "_level", end, columns) for end in ("", suffix))
         columns |= {column, of_numbers}
         for cell, text in texts.items():
             found[cell][column] = text
@@ -201,10 +197,10 @@ def levels(plan: Plan, taken: Iterable[str]) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _free(name: str, end: str, taken: Collection[str]) -> str:
-    """NAME and the end, with as many `_level` between as it takes to be no other's name."""
+def _free(name: str, kind: str, end: str, taken: Collection[str]) -> str:
+    """NAME and the end, with the kind between as often as it takes to be no other's name."""
     while f"{name}{end}" in taken:
-        name += "_level"
+        name += kind
     return f"{name}{end}"
 
 

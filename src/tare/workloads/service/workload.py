@@ -119,8 +119,14 @@ class ServiceBench(ExecutingBench[ServiceLevels]):
         self._set_up(substituted(settings.setup, parameters), env)
         on_the_host = partial(self._on_the_host, env)
         hosts = self.site.hosts
-        where = {"server_ns": hosts.server_ns, "client_ns": hosts.client_ns}
-        with Serving(self.inside, words, env, port=settings.port, **where) as server:
+        with Serving(
+            self.inside,
+            words,
+            env,
+            port=settings.port,
+            server_ns=hosts.server_ns,
+            client_ns=hosts.client_ns,
+        ) as server:
             ready = replace(settings.ready, what=substituted(settings.ready.what, parameters))
             server.await_ready(ready, settings.patience, on_the_host)
             if settings.prepare:
