@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import claims
+import workshops
 from claims import Workshop
 from tare.errors import TrialError
 from tare.stats.bounds import Kept
@@ -102,7 +103,7 @@ def test_jobs_under_slurm_keep_their_claim_where_all_were_judged_and_no_file_is_
     script.parent.mkdir(parents=True)
     said = f"{ended} jobs ended, 10 were killed ({limit} at their limit), {wrong} files wrong"
     script.write_text(f"import sys\nprint({said!r})\nsys.exit({min(wrong, 1)})\n")
-    found = claims.by_id("C11").check(Workshop(*[tmp_path] * 4, lambda _: None))
+    found = claims.by_id("C11").check(workshops.bare(tmp_path))
     assert found.verdict is verdict
     told = f"{2 * ended} jobs ended and 20 were killed, {2 * limit} of these at their limit"
     assert told in found.figure
@@ -113,4 +114,4 @@ def test_where_there_is_no_slurm_its_claim_says_what_is_missing(tmp_path: Path) 
     script.parent.mkdir(parents=True)
     script.write_text("import sys\nprint('not run: there is no slurmd')\nsys.exit(77)\n")
     with pytest.raises(TrialError, match="not run: there is no slurmd"):
-        claims.by_id("C11").check(Workshop(*[tmp_path] * 4, lambda _: None))
+        claims.by_id("C11").check(workshops.bare(tmp_path))

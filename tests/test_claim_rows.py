@@ -12,6 +12,7 @@ import pytest
 
 import claims
 import records
+import workshops
 from claims import Claim, Result, Workshop, commands, experiments, judge, migrations
 from claims.experiments import Measured, run_shipped
 from claims.rows import Wanted
@@ -27,16 +28,11 @@ NOWHERE = Path("/nowhere")
 OURS, PLAIN = "pageshare", "plain"
 
 
-def workshop(**measured: Any) -> Workshop:
-    found = {f"{name}.yaml": one for name, one in measured.items()}
-    return Workshop(*[NOWHERE] * 4, lambda _: None, measured=found)
-
-
 @pytest.fixture(scope="module")
 def migrated() -> Workshop:
     """A real result of a migration of each arm."""
     record = Record(HOME / "testdata/results/migration")
-    return workshop(real=Measured(record, analysis.analyse(record)))
+    return workshops.bare(real=Measured(record, analysis.analyse(record)))
 
 
 def judged(row: Wanted, shop: Workshop) -> Result:
@@ -160,7 +156,7 @@ def test_claims_on_one_experiment_share_its_run(monkeypatch: pytest.MonkeyPatch,
     (tmp_path / "experiments").mkdir()
     for name in ("a.yaml", "b.yaml"):
         (tmp_path / "experiments" / name).write_text("")
-    shop = Workshop(*[tmp_path] * 4, lambda _: None)
+    shop = workshops.bare(tmp_path)
     first = run_shipped(shop, "a.yaml")
     assert run_shipped(shop, "a.yaml") is first
     run_shipped(shop, "b.yaml")
@@ -175,7 +171,7 @@ def arms(**values: list[dict[str, float]]) -> Workshop:
     }
     measured = {arm: [one for one in of if one.values] for arm, of in trials.items()}
     sessions = SimpleNamespace(measured=measured.__getitem__, trials_of=trials.__getitem__)
-    return workshop(saturated=SimpleNamespace(sessions=sessions))
+    return workshops.bare(saturated=SimpleNamespace(sessions=sessions))
 
 
 def test_memcacheds_floor_is_what_was_drawn_and_the_web_guests_bytes(
@@ -184,7 +180,7 @@ def test_memcacheds_floor_is_what_was_drawn_and_the_web_guests_bytes(
     monkeypatch.setattr(migrations, "drawn_bytes", lambda: 30e6)
     columns = {"memcached/pageshare": [48e6, 49e6, 47e6, 48e6] * 2, "web/pageshare": [10e6] * 8}
     sessions = SimpleNamespace(tried=lambda *cells, statistic: [columns[cell] for cell in cells])
-    shop = workshop(testbed=SimpleNamespace(sessions=sessions))
+    shop = workshops.bare(testbed=SimpleNamespace(sessions=sessions))
     found = migrations.beside_floor("testbed.yaml", shop)
     (bound,) = found.bounds
     assert bound.found.estimate == pytest.approx(1.2, rel=0.001)
@@ -231,7 +227,7 @@ def test_processor_time_beyond_plain_is_of_a_gib_that_was_moved(moved: bool):
     sessions = SimpleNamespace(measured=lambda cell: trials if cell == "random/plain" else [])
     took = paired_ratio([5e9, 5.1e9, 4.9e9, 5e9] * 2, [1e9] * 8)
     measured = SimpleNamespace(sessions=sessions, ratio=lambda *_: took)
-    (bound,) = migrations.extra_processor_time("cpu.yaml", workshop(cpu=measured)).bounds
+    (bound,) = migrations.extra_processor_time("cpu.yaml", workshops.bare(cpu=measured)).bounds
     if moved:
         assert bound.found.estimate == pytest.approx(2.0, rel=0.01)
         assert bound.kept is Kept.FAILS
@@ -269,7 +265,7 @@ def test_commands_in_an_environment_that_is_not_here_decide_nothing(
     site = Site(*[NOWHERE] * 3, *[None] * 3)  # type: ignore[arg-type]
     monkeypatch.setattr(commands, "site_for", lambda place, *_: nullcontext((place, site)))
     monkeypatch.setattr(commands, "_bench", bench)
-    found = commands.everywhere(workshop())
+    found = commands.everywhere(workshops.bare())
     assert found.counted is verdict
     assert all(f"not tried, {name}: no" in found.line for name in absent)
 
@@ -283,7 +279,7 @@ def test_an_ablation_that_was_not_measured_whole_is_no_failure(
     monkeypatch.setattr(migrations, "_counted", lambda _: next(given))
     took = SimpleNamespace(ratio=paired_ratio([1.0, 2.0], [1.0, 1.0]).ratio)
     sessions = SimpleNamespace(measured=lambda _: [])
-    shop = workshop(
+    shop = workshops.bare(
         **{"migration-ablation": SimpleNamespace(sessions=sessions, ratio=lambda *_: took)}
     )
     verdict = Kept.HOLDS if measured == 2 else Kept.INCONCLUSIVE

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 import claims
 import records
+import workshops
 from claims import (
     Claim,
     Found,
@@ -32,7 +33,7 @@ from tare.stats import Interval, Method, paired_ratio
 from tare.stats.bounds import LOOKS, Bound, Kept, look_confidence
 
 NOWHERE = Path("/nowhere")
-WORKSHOP = Workshop(*[NOWHERE] * 4, lambda _: None)
+WORKSHOP = workshops.bare()
 ONCE = looks.Most.of(None)
 
 

@@ -190,7 +190,7 @@ def test_the_ratio_that_is_said_to_be_found_is_found_as_often_as_said():
         found += unpaired_ratio(a * np.exp(2.306 * error + 0.889 * error), b).p <= 0.05
     assert 0.72 <= found / tries <= 0.88
     assert np.median(stated) == pytest.approx(np.exp((2.306 + 0.889) * error), rel=0.02)
-    assert would_be_found(*sides, 0.05) < np.median(stated)
+    assert would_be_found(sides[0], sides[1], 0.05) < np.median(stated)
 
 
 @pytest.mark.parametrize("coarse", ["earlier", "later"])

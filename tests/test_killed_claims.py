@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+import workshops
 from claims import Workshop, benchmarks, judge
 from tare.stats.bounds import Kept
 
-SHOP = Workshop(*[Path("/nowhere")] * 4, lambda _: None)
+SHOP = workshops.bare()
 FAR = {
     "kills": 200, "aimed": 40, "late": 0, "round_trip_ms": 40, "channels": 2,
     "arrived": 90, "stayed": 110, "lost": 0, "doubled": 0, "changed": 0,

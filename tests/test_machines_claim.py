@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-from claims import Workshop, machines
+import workshops
+from claims import machines
 from tare import process
 from tare.stats.bounds import Kept
 
-SHOP = Workshop(*[Path("/nowhere")] * 4, lambda _: None)
+SHOP = workshops.bare()
 SESSIONS = """
 1000000 sessions, 676833 with a sender that lies, 10 bytes: {"whole": 3}
 .1000000 sessions, 741666 with a receiver that lies, 20 bytes: {"whole": 4}

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from claims.checking import Workshop
+import workshops
 from claims.new_machines import counted, failing, said_there
 from tare.failures import ProcessError
 
@@ -58,7 +58,7 @@ def test_of_a_machine_whose_making_is_cut_short_nothing_is_left(tmp_path: Path, 
     large.mkdir()
     monkeypatch.setenv("TMPDIR", str(large))
     with pytest.raises(ProcessError):
-        said_there(Workshop(*[tmp_path] * 4, lambda _: None), 2.0, "fresh", "bookworm")
+        said_there(workshops.bare(tmp_path), 2.0, "fresh", "bookworm")
     made = Path((tmp_path / "made").read_text().strip())
     assert large in made.parents
     assert not list(large.iterdir())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import cycle
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from claims import Workshop, by_id
+import workshops
+from claims import by_id
 from claims.darshan_logs import Advised, judged
 from claims.run_times import GRIDS, Calibrated, Compared, compared
 from tare import process
@@ -48,8 +48,8 @@ def test_a_product_is_judged_by_its_planes(
         return said
 
     monkeypatch.setattr(process, "run", run)
-    workshop = Workshop(*[Path("/nowhere")] * 4, lambda _: None)
-    found = by_id("C8").check(workshop)
+    shop = workshops.bare()
+    found = by_id("C8").check(shop)
     assert found.holds is holds
     assert "exact with cells of 1, 2, 8 bytes" in found.figure
 
@@ -60,7 +60,7 @@ def test_a_product_that_ran_one_way_alone_is_not_shown_both_ways(
 ) -> None:
     said = SimpleNamespace(stdout=bench(vnni, 0.011))
     monkeypatch.setattr(process, "run", lambda _command, _timeout_s: said)
-    found = by_id("C8").check(Workshop(*[Path("/nowhere")] * 4, lambda _: None))
+    found = by_id("C8").check(workshops.bare())
     assert found.verdict is Kept.INCONCLUSIVE
 
 
@@ -89,7 +89,7 @@ def test_what_is_cached_is_judged_by_ratios_over_starts_of_the_program(
 ) -> None:
     starts = cycle(SimpleNamespace(stdout=latencies(idle, of_one)) for of_one in ratios)
     monkeypatch.setattr(process, "run", lambda _command, _timeout_s: next(starts))
-    found = by_id("C2").check(Workshop(*[Path("/nowhere")] * 4, lambda _: None))
+    found = by_id("C2").check(workshops.bare())
     assert found.verdict is verdict
     assert "1 clients write over a copy of shared memory" in found.figure
 
@@ -124,7 +124,7 @@ def test_a_job_of_many_nodes_is_judged_by_counts_growth_and_lost_nodes(
 ) -> None:
     said = SimpleNamespace(stdout=scaled(**differing))
     monkeypatch.setattr(process, "run", lambda _command, _timeout_s: said)
-    found = by_id("C10").check(Workshop(*[Path("/nowhere")] * 4, lambda _: None))
+    found = by_id("C10").check(workshops.bare())
     assert found.verdict is verdict
 
 

@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.system, needs_root]
 def guest(name: str, netns: str, logs: Path, role: Literal["boot", "await"]) -> Guest:
     kernel, initrd = Kernel.fetch(CACHE).vmlinuz, tiny.pack(CACHE).path
     made = Blueprint(choose("tcg", PROGRAMS), kernel, initrd, False, "tcg", 128 << 20)
-    return Guest(made, name=name, netns=netns, logs=logs, role=role)
+    return Guest(made, name=name, netns=netns, logs=logs, folder=logs.parent, role=role)
 
 
 @contextmanager
