@@ -21,7 +21,7 @@ import records
 from needs import HOME, needs_root
 from tare.errors import Exit
 
-pytestmark = [pytest.mark.system, needs_root, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.system, needs_root]
 
 GUIDES = HOME / "docs/guides"
 PATIENCE_S = 300

@@ -26,7 +26,6 @@ HERE = Gvisor().availability()
 pytestmark = [
     pytest.mark.system,
     needs_root,
-    pytest.mark.timeout(900),  # of building runsc
     pytest.mark.skipif(not HERE.available, reason=HERE.detail),
 ]
 

@@ -71,7 +71,7 @@ def ran(
     ("names", "where", "scheduling"),
     [
         pytest.param(OTHER, "native", "other", id="native"),
-        pytest.param(OTHER, "qemu", "other", id="qemu", marks=pytest.mark.timeout(300)),
+        pytest.param(OTHER, "qemu", "other", id="qemu"),
         pytest.param(FIFO, "native", "fifo", id="fifo"),
         pytest.param(CONTAINER, "container", "other", id="container"),
     ],

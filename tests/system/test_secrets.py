@@ -49,7 +49,6 @@ def others_can_read(folder: Path) -> list[Path]:
     return [path for path in found if path.stat().st_mode & 0o004]
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("where", PRESENT)
 def test_it_is_in_no_log_result_report_export_command_line_or_file_of_others(
     tmp_path: Path, where: str

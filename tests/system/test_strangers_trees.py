@@ -89,7 +89,6 @@ def baited(decoy: Path) -> list[object]:
     return state(decoy)
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("environment", "form", "files"),
     [
@@ -223,7 +222,6 @@ def test_what_a_guest_gives_back_is_not_unpacked_through_a_link(
     assert state(decoy) == before
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("masked", "words"),
     [

@@ -39,10 +39,7 @@ CACHE = platformdirs.user_cache_path("tare")
 ENVIRONMENTS = [
     pytest.param(
         name,
-        marks=[
-            pytest.mark.timeout(900),  # of building runsc
-            pytest.mark.skipif(not kind.availability().available, reason=f"no {name} here"),
-        ],
+        marks=pytest.mark.skipif(not kind.availability().available, reason=f"no {name} here"),
     )
     for name, kind in environments.by_name().items()
     if name != environments.FAR
